@@ -1,1 +1,3 @@
-//! The operator.
+//! aiscope-operator: a team writes a short custom resource, the operator keeps everything behind it standing.
+
+pub mod engine;

@@ -1,0 +1,214 @@
+//! PURE: who may serve which part of the URL space.
+//!
+//! Nothing in Kubernetes stops one tenant from claiming another's host, and Traefik lets the longest rule win. So every
+//! resource claims (host, path prefix), and of two claims that overlap the older holds: by creation time, then by uid.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
+
+/// A part of the URL space: everything below a path on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Claim {
+    /// Lower case, no trailing dot, no port, IDNA's ASCII form.
+    pub host: Box<str>,
+    /// The segments of the path; empty for the whole host.
+    pub path: Box<[Box<str>]>,
+}
+
+impl Claim {
+    /// A claim on `path` (`/a/b`, with or without slash at the end) of `host` (normalised here).
+    #[must_use]
+    pub fn new(host: &str, path: &str) -> Self {
+        let bare =
+            host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h);
+        let bare = bare.trim_end_matches('.');
+        let host = url::Host::parse(bare).map_or_else(|_| bare.to_ascii_lowercase(), |h| h.to_string());
+        Self { host: host.into(), path: path.split('/').filter(|s| !s.is_empty()).map(Into::into).collect() }
+    }
+}
+
+/// Who claims: older ones sort first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Claimant {
+    /// `creationTimestamp`, seconds since the epoch.
+    pub created: i64,
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// `Kind namespace/name`.
+    pub name: Box<str>,
+}
+
+/// The older claimant that holds an overlapping part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// `Kind namespace/name` of the holder.
+    pub holder: Box<str>,
+}
+
+/// All claims, by host and path. A decision costs O(depth × log n).
+#[derive(Debug, Default)]
+pub struct Claims {
+    hosts: HashMap<Box<str>, Node>,
+    held: HashMap<Box<str>, (Claimant, BTreeSet<Claim>)>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    here: BTreeSet<Claimant>,
+    /// Everyone at or below this node, with how often.
+    subtree: BTreeMap<Claimant, usize>,
+    below: HashMap<Box<str>, Node>,
+}
+
+impl Claims {
+    /// Makes `claimant`'s claims exactly `claims`. Returns whether anything changed.
+    pub fn set(&mut self, claimant: &Claimant, claims: BTreeSet<Claim>) -> bool {
+        if self.held.get(&claimant.uid).map_or(claims.is_empty(), |(c, held)| c == claimant && *held == claims) {
+            return false;
+        }
+        self.remove(&claimant.uid);
+        for claim in &claims {
+            self.hosts.entry(claim.host.clone()).or_default().insert(&claim.path, claimant);
+        }
+        if !claims.is_empty() {
+            self.held.insert(claimant.uid.clone(), (claimant.clone(), claims));
+        }
+        true
+    }
+
+    /// Drops all claims of a claimant.
+    pub fn remove(&mut self, uid: &str) -> bool {
+        let Some((claimant, claims)) = self.held.remove(uid) else { return false };
+        for claim in claims {
+            if let Some(node) = self.hosts.get_mut(&claim.host) {
+                node.remove(&claim.path, &claimant);
+                if node.subtree.is_empty() {
+                    self.hosts.remove(&claim.host);
+                }
+            }
+        }
+        true
+    }
+
+    /// The oldest overlapping claimant that is older than `claimant`, if there is one.
+    #[must_use]
+    pub fn conflict(&self, claimant: &Claimant, claim: &Claim) -> Option<Conflict> {
+        let mut node = self.hosts.get(&claim.host)?;
+        let mut oldest: Option<&Claimant> = None;
+        for segment in &claim.path {
+            oldest = oldest.into_iter().chain(node.here.first()).min();
+            match node.below.get(segment) {
+                Some(next) => node = next,
+                None => return older(oldest, claimant),
+            }
+        }
+        older(oldest.into_iter().chain(node.subtree.keys().next()).min(), claimant)
+    }
+
+    /// The uids of all who claim something of these hosts: whose decision may change when a claim there does.
+    #[must_use]
+    pub fn on_host(&self, host: &str) -> Vec<Box<str>> {
+        self.hosts.get(host).map(|n| n.subtree.keys().map(|c| c.uid.clone()).collect()).unwrap_or_default()
+    }
+
+    /// The claims of a claimant.
+    #[must_use]
+    pub fn of(&self, uid: &str) -> Option<&BTreeSet<Claim>> {
+        self.held.get(uid).map(|(_, claims)| claims)
+    }
+}
+
+fn older(other: Option<&Claimant>, claimant: &Claimant) -> Option<Conflict> {
+    other.filter(|other| *other < claimant).map(|other| Conflict { holder: other.name.clone() })
+}
+
+impl Node {
+    fn insert(&mut self, path: &[Box<str>], claimant: &Claimant) {
+        *self.subtree.entry(claimant.clone()).or_default() += 1;
+        match path.split_first() {
+            None => drop(self.here.insert(claimant.clone())),
+            Some((first, rest)) => self.below.entry(first.clone()).or_default().insert(rest, claimant),
+        }
+    }
+
+    fn remove(&mut self, path: &[Box<str>], claimant: &Claimant) {
+        if let Some(count) = self.subtree.get_mut(claimant) {
+            *count -= 1;
+            if *count == 0 {
+                self.subtree.remove(claimant);
+            }
+        }
+        match path.split_first() {
+            None => drop(self.here.remove(claimant)),
+            Some((first, rest)) => {
+                if let Some(next) = self.below.get_mut(first) {
+                    next.remove(rest, claimant);
+                    if next.subtree.is_empty() {
+                        self.below.remove(first);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What an Ingress serves. A path that is a pattern counts with its literal part.
+#[must_use]
+pub fn of_ingress(data: &Value) -> Box<[Claim]> {
+    let mut claims = BTreeSet::new();
+    for rule in data["spec"]["rules"].as_array().into_iter().flatten() {
+        let host = rule["host"].as_str().unwrap_or_default();
+        for path in rule["http"]["paths"].as_array().into_iter().flatten() {
+            claims.insert(Claim::new(host, literal(path["path"].as_str().unwrap_or("/"))));
+        }
+    }
+    claims.into_iter().collect()
+}
+
+/// The part of an ingress-nginx path before the first segment with a character of a pattern.
+fn literal(path: &str) -> &str {
+    let end = path.find(['(', '[', '{', '^', '$', '*', '+', '?', '|', '\\']).unwrap_or(path.len());
+    let literal = &path[..end];
+    if end == path.len() || path[end..].starts_with("(/|$)") {
+        literal
+    } else {
+        literal.rsplit_once('/').map_or("", |(head, _)| head)
+    }
+}
+
+/// What an `IngressRoute` serves: its `Host` and `PathPrefix` matchers, every host with every path of a rule.
+#[must_use]
+pub fn of_ingress_route(data: &Value) -> Box<[Claim]> {
+    let mut claims = BTreeSet::new();
+    for route in data["spec"]["routes"].as_array().into_iter().flatten() {
+        let rule = route["match"].as_str().unwrap_or_default();
+        let hosts = arguments(rule, "Host(");
+        let mut paths = arguments(rule, "PathPrefix(");
+        paths.extend(arguments(rule, "Path("));
+        if paths.is_empty() {
+            paths.push("/".into());
+        }
+        for host in &hosts {
+            claims.extend(paths.iter().map(|path| Claim::new(host, path)));
+        }
+    }
+    claims.into_iter().collect()
+}
+
+/// The quoted arguments of every `matcher` in a Traefik rule (backquotes or double quotes).
+fn arguments(rule: &str, matcher: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in rule.match_indices(matcher) {
+        // `Host(` is also the end of `HeaderHost(`: a matcher starts a word.
+        if rule[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
+            continue;
+        }
+        let rest = rule[at + matcher.len()..].trim_start();
+        let Some(quote) = rest.chars().next().filter(|c| matches!(c, '`' | '"')) else { continue };
+        if let Some((argument, _)) = rest[1..].split_once(quote) {
+            found.push(argument.to_owned());
+        }
+    }
+    found
+}
