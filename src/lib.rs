@@ -1,3 +1,4 @@
 //! aiscope-operator: a team writes a short custom resource, the operator keeps everything behind it standing.
 
 pub mod engine;
+pub mod ops;

@@ -19,25 +19,32 @@ pub type Digest = u64;
 /// The digest of an object that we are about to apply. Name, namespace and type are the object's address, not fields.
 #[must_use]
 pub fn of_desired(object: &DynamicObject) -> Digest {
-    let mut hasher = DefaultHasher::new();
-    let mut whole = metadata(object);
+    let mut fields: Vec<(&str, Value)> = Vec::new();
     if let Value::Object(data) = &object.data {
-        whole.extend(data.iter().map(|(k, v)| (k.clone(), v.clone())));
+        fields.extend(data.iter().map(|(name, value)| (name.as_str(), value.clone())));
     }
-    hash(&Value::Object(whole), &mut hasher);
-    hasher.finish()
+    fields.push(("metadata", metadata(object)));
+    of_fields(fields)
 }
 
 /// The digest of the fields in `fields` (our `FieldsV1`) of a live object.
 #[must_use]
 pub fn of_live(object: &DynamicObject, fields: &Value) -> Digest {
+    let names = fields.as_object().into_iter().flatten();
+    of_fields(names.filter_map(|(key, below)| match key.strip_prefix("f:")? {
+        "metadata" => Some(("metadata", owned(&metadata(object), below))),
+        name => Some((name, object.data.get(name).map_or_else(gone, |value| owned(value, below)))),
+    }))
+}
+
+fn of_fields<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Digest {
+    let mut fields: Vec<_> = fields.into_iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
     let mut hasher = DefaultHasher::new();
-    let mut whole = match &object.data {
-        Value::Object(data) => data.clone(),
-        _ => Map::new(),
-    };
-    whole.insert("metadata".into(), Value::Object(metadata(object).remove("metadata").map_or_else(Map::new, into_map)));
-    hash(&owned(&Value::Object(whole), fields), &mut hasher);
+    for (name, value) in fields {
+        name.hash(&mut hasher);
+        hash(&value, &mut hasher);
+    }
     hasher.finish()
 }
 
@@ -48,15 +55,8 @@ pub fn of_bytes<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Diges
     hasher.finish()
 }
 
-fn into_map(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
-}
-
 /// The metadata that an apply may own.
-fn metadata(object: &DynamicObject) -> Map<String, Value> {
+fn metadata(object: &DynamicObject) -> Value {
     let meta = &object.metadata;
     let mut out = Map::new();
     if let Some(labels) = meta.labels.as_ref().filter(|m| !m.is_empty()) {
@@ -71,7 +71,7 @@ fn metadata(object: &DynamicObject) -> Map<String, Value> {
     if let Some(finalizers) = meta.finalizers.as_ref().filter(|v| !v.is_empty()) {
         out.insert("finalizers".into(), serde_json::to_value(finalizers).unwrap_or_default());
     }
-    Map::from_iter([("metadata".to_owned(), Value::Object(out))])
+    Value::Object(out)
 }
 
 /// A field that we own by name but that is not in the object: no wanted value equals it.

@@ -1,9 +1,22 @@
 //! The engine: from a resource to standing children, for any kind. It knows nothing about MLflow or routes.
 
+pub mod act;
+pub mod backoff;
+pub mod cache;
 pub mod certificate;
 pub mod child;
 pub mod claims;
+pub mod cluster;
 pub mod digest;
+pub mod error;
+pub mod operator;
+mod owner;
+pub mod plan;
+pub mod queue;
 pub mod reason;
+pub mod run;
+pub mod status;
 pub mod summary;
+pub mod watch;
+mod words;
 pub mod workload;

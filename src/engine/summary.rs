@@ -1,15 +1,15 @@
 //! PURE: reduces a live object to the little the engine keeps of it. The object itself is dropped.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::certificate::Certificate;
 use super::child::{MANAGER, OWNER_LABEL, RETAINED_ANNOTATION};
-use super::claims::Claim;
+use super::claims::{self, Claim};
 use super::digest::{self, Digest};
 
 /// What is kept of an object: a few hundred bytes, whatever its size.
@@ -28,7 +28,7 @@ pub struct Summary {
     pub deleting: bool,
     /// The digest of the fields that our field manager owns; `None` when it owns none.
     pub digest: Option<Digest>,
-    /// Managers (operation `Update`, main resource) with fields in this object, as far as `legacy` names them.
+    /// A manager of an earlier controller owns fields in it.
     pub legacy: bool,
     /// When it was made, seconds since the epoch.
     pub created: i64,
@@ -166,71 +166,66 @@ fn owner(object: &DynamicObject) -> Owner {
 }
 
 fn facts(object: &DynamicObject) -> Facts {
-    let types = object.types.as_ref();
-    let (api, kind) = types.map_or(("", ""), |t| (t.api_version.as_str(), t.kind.as_str()));
+    let (api, kind) = object.types.as_ref().map_or(("", ""), |t| (t.api_version.as_str(), t.kind.as_str()));
     match (api, kind) {
-        ("apps/v1", "Deployment") => parse::<Deployment>(object).map(|d| deployment(&d)),
-        ("v1", "PersistentVolumeClaim") => parse::<PersistentVolumeClaim>(object).map(volume),
-        ("v1", "Secret") => parse::<Secret>(object).map(secret),
-        ("networking.k8s.io/v1", "Ingress") => Some(Facts::Route(super::claims::of_ingress(&object.data))),
-        ("traefik.io/v1alpha1", "IngressRoute") => Some(Facts::Route(super::claims::of_ingress_route(&object.data))),
-        _ => None,
+        ("apps/v1", "Deployment") => Facts::Deployment(Box::new(deployment(object))),
+        ("v1", "PersistentVolumeClaim") => Facts::Volume(Box::new(volume(&object.data))),
+        ("v1", "Secret") => Facts::Secret(Box::new(secret(&object.data))),
+        ("networking.k8s.io/v1", "Ingress") => Facts::Route(claims::of_ingress(&object.data)),
+        ("traefik.io/v1alpha1", "IngressRoute") => Facts::Route(claims::of_ingress_route(&object.data)),
+        _ => Facts::Plain,
     }
-    .unwrap_or(Facts::Plain)
 }
 
-fn parse<K: serde::de::DeserializeOwned>(object: &DynamicObject) -> Option<K> {
-    let mut value = object.data.clone();
-    // The typed decoder wants the metadata field present; its content is read from `object` instead.
-    value.as_object_mut()?.insert("metadata".into(), Value::Object(serde_json::Map::new()));
-    K::deserialize(value).ok().map(|k: K| k)
+fn text(value: &Value) -> Box<str> {
+    value.as_str().unwrap_or_default().into()
 }
 
-fn deployment(d: &Deployment) -> Facts {
-    let spec = d.spec.as_ref();
-    let status = d.status.clone().unwrap_or_default();
-    let condition = |type_: &str, value: &str, reason: Option<&str>| {
-        status
-            .conditions
-            .iter()
-            .flatten()
-            .find(|c| c.type_ == type_ && c.status == value && (reason.is_none() || c.reason.as_deref() == reason))
-            .map(|c| c.message.as_deref().unwrap_or_default().into())
+fn deployment(object: &DynamicObject) -> DeploymentFacts {
+    let status = &object.data["status"];
+    let count = |value: &Value| value.as_i64().and_then(|n| i32::try_from(n).ok());
+    let condition = |type_: &str, value: &str| {
+        let conditions = status["conditions"].as_array();
+        conditions.into_iter().flatten().find(|c| c["type"] == type_ && c["status"] == value)
     };
-    Facts::Deployment(Box::new(DeploymentFacts {
-        generation: d.metadata.generation.unwrap_or_default(),
-        observed_generation: status.observed_generation.unwrap_or_default(),
-        wanted: spec.and_then(|s| s.replicas).unwrap_or(1),
-        replicas: status.replicas.unwrap_or_default(),
-        updated: status.updated_replicas.unwrap_or_default(),
-        ready: status.ready_replicas.unwrap_or_default(),
-        available: status.available_replicas.unwrap_or_default(),
-        unavailable: status.unavailable_replicas.unwrap_or_default(),
-        deadline_exceeded: condition("Progressing", "False", Some("ProgressDeadlineExceeded")),
-        replica_failure: condition("ReplicaFailure", "True", None),
-    }))
+    DeploymentFacts {
+        generation: object.metadata.generation.unwrap_or_default(),
+        observed_generation: status["observedGeneration"].as_i64().unwrap_or_default(),
+        wanted: count(&object.data["spec"]["replicas"]).unwrap_or(1),
+        replicas: count(&status["replicas"]).unwrap_or_default(),
+        updated: count(&status["updatedReplicas"]).unwrap_or_default(),
+        ready: count(&status["readyReplicas"]).unwrap_or_default(),
+        available: count(&status["availableReplicas"]).unwrap_or_default(),
+        unavailable: count(&status["unavailableReplicas"]).unwrap_or_default(),
+        deadline_exceeded: condition("Progressing", "False")
+            .filter(|c| c["reason"] == "ProgressDeadlineExceeded")
+            .map(|c| text(&c["message"])),
+        replica_failure: condition("ReplicaFailure", "True").map(|c| text(&c["message"])),
+    }
 }
 
-fn volume(claim: PersistentVolumeClaim) -> Facts {
-    let spec = claim.spec.unwrap_or_default();
-    let request = spec.resources.and_then(|r| r.requests).and_then(|mut r| r.remove("storage"));
-    Facts::Volume(Box::new(VolumeFacts {
-        phase: claim.status.and_then(|s| s.phase).unwrap_or_default().into(),
-        storage_class: spec.storage_class_name.map(Into::into),
-        request: request.map(|q| q.0).unwrap_or_default().into(),
-    }))
+fn volume(data: &Value) -> VolumeFacts {
+    VolumeFacts {
+        phase: text(&data["status"]["phase"]),
+        storage_class: data["spec"]["storageClassName"].as_str().map(Into::into),
+        request: text(&data["spec"]["resources"]["requests"]["storage"]),
+    }
 }
 
-fn secret(secret: Secret) -> Facts {
-    let data = secret.data.unwrap_or_default();
-    let pem = |key: &str| data.get(key).map(|bytes| bytes.0.as_slice());
-    let certificate = match (pem("tls.crt"), pem("tls.key")) {
+fn secret(data: &Value) -> SecretFacts {
+    let entries = data["data"].as_object();
+    let entries = || entries.into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str().unwrap_or_default()));
+    let decoded = |key: &str| {
+        let value = data["data"].get(key)?;
+        Some(ByteString::deserialize(value).map(|bytes| bytes.0).unwrap_or_default())
+    };
+    let certificate = match (decoded("tls.crt"), decoded("tls.key")) {
         (None, None) => None,
-        (cert, key) => Some(Certificate::parse(cert.unwrap_or_default(), key.unwrap_or_default())),
+        (cert, key) => Some(Certificate::parse(&cert.unwrap_or_default(), &key.unwrap_or_default())),
     };
-    Facts::Secret(Box::new(SecretFacts {
-        content: digest::of_bytes(data.iter().map(|(k, v)| (k.as_str(), v.0.as_slice()))),
-        keys: data.keys().map(|k| k.as_str().into()).collect(),
+    SecretFacts {
+        content: digest::of_bytes(entries().map(|(k, v)| (k, v.as_bytes()))),
+        keys: entries().map(|(k, _)| k.into()).collect(),
         certificate,
-    }))
+    }
 }

@@ -51,7 +51,7 @@ pub trait Workload:
     fn children(&self, seen: &Seen<'_>, platform: &Self::Platform) -> Result<ChildSet<Desired>, Blocked>;
 
     /// Fills the fields of the status that are this kind's own; the engine has set the conditions.
-    fn extend_status(&self, _live: &ChildSet<Live>, _status: &mut Self::Status) {}
+    fn extend_status(&self, _seen: &Seen<'_>, _live: &ChildSet<Live>, _status: &mut Self::Status) {}
 
     /// What earlier controllers of this kind left behind and nobody else will remove.
     fn legacy() -> Legacy {

@@ -1,0 +1,122 @@
+//! SHELL: the only place that writes children. One request for each step, none when nothing differs.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::child::MANAGER;
+use super::error::Error;
+use super::plan::{Prune, Step};
+use super::summary;
+
+/// A resourceVersion that no object has: an apply that carries it creates, or is refused with 409.
+///
+/// An apply is create-or-update, and forced it would silently take over an object that somebody made a moment ago. The
+/// API server compares resourceVersions only with an object that is there, so this makes it create-only. Rejected: a
+/// GET before each first apply, which costs a request and leaves a gap.
+const NO_OBJECT: &str = "1";
+
+fn params() -> PatchParams {
+    PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply(MANAGER).force() }
+}
+
+/// Performs one step and returns the live object.
+///
+/// # Errors
+/// The failed request. [`Error::is_surprise`] tells that the object is not what the plan believed.
+pub async fn perform(client: &Client, namespace: &str, step: &Step, legacy: &[&str]) -> Result<DynamicObject, Error> {
+    let (Step::Create(object, ar) | Step::Apply(object, ar, _) | Step::TakeOver(object, ar, _)) = step;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, ar);
+    let name = object.name_any();
+    let mut body = (**object).clone();
+    match step {
+        Step::Create(..) => body.metadata.resource_version = Some(NO_OBJECT.into()),
+        Step::Apply(_, _, uid) => body.metadata.uid = Some(uid.to_string()),
+        Step::TakeOver(_, _, uid) => {
+            take_over(&api, ar, &name, uid, legacy).await?;
+            body.metadata.uid = Some(uid.to_string());
+        }
+    }
+    api.patch(&name, &params(), &Patch::Apply(&body)).await.map_err(|e| Error::new("apply", ar, &name, e))
+}
+
+/// Reads one object anew.
+///
+/// # Errors
+/// The failed request.
+pub async fn look(
+    client: &Client,
+    namespace: &str,
+    ar: &ApiResource,
+    name: &str,
+) -> Result<Option<DynamicObject>, Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, ar);
+    api.get_opt(name).await.map_err(|e| Error::new("get", ar, name, e))
+}
+
+/// Deletes an object that is still the one the plan saw. Its children go in the background, as with `kubectl delete`.
+///
+/// # Errors
+/// The failed request; an object that is gone already is none.
+pub async fn prune(client: &Client, namespace: &str, prune: &Prune) -> Result<(), Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &prune.ar);
+    let preconditions =
+        Preconditions { uid: Some(prune.uid.to_string()), resource_version: Some(prune.version.to_string()) };
+    match api.delete(&prune.name, &DeleteParams::background().preconditions(preconditions)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+        Err(e) => Err(Error::new("delete", &prune.ar, &prune.name, e)),
+    }
+}
+
+/// Makes the fields of earlier managers ours, so that the apply that follows removes those that are no longer wanted.
+/// The method of client-go's `csaupgrade`: kubernetes#99003 tells what happens without.
+async fn take_over(
+    api: &Api<DynamicObject>,
+    ar: &ApiResource,
+    name: &str,
+    uid: &str,
+    legacy: &[&str],
+) -> Result<(), Error> {
+    let failed = |e| Error::new("take over", ar, name, e);
+    let live = api.get(name).await.map_err(failed)?;
+    let entries = live.metadata.managed_fields.as_deref().unwrap_or_default();
+    let Some(fields) = ours_with(&live, entries, legacy) else { return Ok(()) };
+    let patch = json!([
+        { "op": "test", "path": "/metadata/uid", "value": uid },
+        { "op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version() },
+        { "op": "replace", "path": "/metadata/managedFields", "value": fields },
+    ]);
+    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|e| failed(kube::Error::SerdeError(e)))?;
+    api.patch(name, &PatchParams::default(), &Patch::<()>::Json(patch)).await.map(drop).map_err(failed)
+}
+
+/// `managedFields` with the legacy entries merged into our own; `None` when there is nothing to merge.
+fn ours_with(live: &DynamicObject, entries: &[ManagedFieldsEntry], legacy: &[&str]) -> Option<Vec<Value>> {
+    let legacy = |e: &ManagedFieldsEntry| summary::is_legacy(e, legacy);
+    let mut merged = Value::Object(serde_json::Map::new());
+    let mut time = None;
+    for entry in entries.iter().filter(|e| legacy(e) || summary::is_ours(e)) {
+        merge(&mut merged, entry.fields_v1.as_ref().map(|f| &f.0)?);
+        time = entry.time.clone().or(time);
+    }
+    entries.iter().any(&legacy).then(|| {
+        let others = entries.iter().filter(|e| !legacy(e) && !summary::is_ours(e));
+        let mut all: Vec<Value> = others.filter_map(|e| serde_json::to_value(e).ok()).collect();
+        all.push(json!({
+            "manager": MANAGER, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": merged, "time": time,
+            "apiVersion": live.types.as_ref().map(|t| &t.api_version),
+        }));
+        all
+    })
+}
+
+/// The union of two field sets.
+fn merge(into: &mut Value, from: &Value) {
+    if let (Value::Object(into), Value::Object(from)) = (into, from) {
+        for (key, below) in from {
+            merge(into.entry(key).or_insert_with(|| Value::Object(serde_json::Map::new())), below);
+        }
+    }
+}

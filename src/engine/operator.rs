@@ -1,0 +1,97 @@
+//! SHELL: puts the kinds of one cluster together and runs them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::api::ApiResource;
+use kube::runtime::events::{Recorder, Reporter};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::child::MANAGER;
+use super::cluster::{Cluster, Wake};
+use super::run::Controller;
+use super::workload::Workload;
+
+/// How many resources are reconciled at once unless told otherwise: enough to keep the API server busy.
+pub const CONCURRENCY: usize = 16;
+
+type Start = Box<dyn FnOnce(Arc<Cluster>, Arc<Semaphore>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
+
+/// The controllers of one cluster.
+///
+/// *Guarantees.* Every child of every resource converges to what [`Workload::children`] says, whatever fails on the
+/// way; nothing that is not the resource's own is written or deleted; nothing is requested when nothing differs.
+/// *Assumptions.* One operator acts on a cluster at a time; it may list and watch what the kinds own, and Secrets.
+pub struct Operator {
+    client: Client,
+    scopes: Vec<Option<String>>,
+    concurrency: usize,
+    children: Vec<ApiResource>,
+    resources: Vec<ApiResource>,
+    legacy: Vec<&'static str>,
+    controllers: HashMap<Box<str>, Arc<dyn Wake>>,
+    starts: Vec<Start>,
+}
+
+impl Operator {
+    /// An operator without kinds, for these namespaces (none: all).
+    #[must_use]
+    pub fn new(client: Client, namespaces: Vec<String>) -> Self {
+        let scopes = if namespaces.is_empty() { vec![None] } else { namespaces.into_iter().map(Some).collect() };
+        Self {
+            client,
+            scopes,
+            concurrency: CONCURRENCY,
+            children: vec![ApiResource::erase::<Secret>(&())],
+            resources: Vec::new(),
+            legacy: Vec::new(),
+            controllers: HashMap::new(),
+            starts: Vec::new(),
+        }
+    }
+
+    /// How many resources are reconciled at once.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Adds a kind.
+    #[must_use]
+    pub fn with<W: Workload>(mut self, platform: Arc<W::Platform>) -> Self {
+        for ar in W::owns() {
+            if !self.children.contains(&ar) {
+                self.children.push(ar);
+            }
+        }
+        self.resources.push(ApiResource::erase::<W>(&()));
+        self.legacy
+            .extend(W::legacy().managers.iter().filter(|m| !self.legacy.contains(m)).copied().collect::<Vec<_>>());
+        let reporter = Reporter { controller: MANAGER.into(), instance: None };
+        let controller = Controller::<W>::new(platform, Recorder::new(self.client.clone(), reporter));
+        self.controllers.insert(W::kind(&()).into(), controller.clone());
+        self.starts.push(Box::new(move |cluster, slots, stop| controller.run(cluster, slots, stop).boxed()));
+        self
+    }
+
+    /// Runs until `stop`; reconciles under way are finished first.
+    pub async fn run(self, stop: CancellationToken) {
+        let kicked: Vec<_> = self.children.iter().chain(&self.resources).cloned().collect();
+        let cluster = Cluster::new(self.client, self.scopes, self.children.clone(), self.legacy, self.controllers);
+        let cluster = Arc::new(cluster.kicking(kicked));
+        let slots = Arc::new(Semaphore::new(self.concurrency));
+        let mut watches = JoinSet::new();
+        cluster.start(&self.children, &mut watches);
+        let mut controllers: JoinSet<()> =
+            self.starts.into_iter().map(|start| start(cluster.clone(), slots.clone(), stop.clone())).collect();
+        while controllers.join_next().await.is_some() {}
+        watches.shutdown().await;
+    }
+}

@@ -1,0 +1,186 @@
+//! PURE: from what is wanted and what is observed to the requests that make them equal; none when they are.
+
+use kube::ResourceExt;
+use kube::api::{ApiResource, DynamicObject};
+
+use super::child::{ChildSet, Desired, Want, retained_for};
+use super::digest::{self, Digest};
+use super::reason;
+use super::summary::{Owner, Summary};
+use super::workload::{Problem, Weight, Workload, describe};
+
+/// What the cache knows of an object by kind and name.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// The API server does not serve the kind.
+    KindMissing,
+    /// The kind cannot be listed; the server's words.
+    Unlisted(&'a str),
+    /// No such object.
+    Absent,
+    /// The object, and what an apply of `Settled::desired` left in it.
+    Present(&'a Summary, Option<Settled>),
+}
+
+/// Where the server rewrites a value (a Quantity), the live digest never equals the wanted one. So the pair that the
+/// last apply left behind is remembered: as long as neither moves, an apply would change nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The digest that was applied.
+    pub desired: Digest,
+    /// The digest of our fields that it left.
+    pub live: Digest,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Apply an object that is not there: refused by the server if it is there after all.
+    Create(Box<DynamicObject>, ApiResource),
+    /// Apply over our own object, provided its uid is this one.
+    Apply(Box<DynamicObject>, ApiResource, Box<str>),
+    /// First make the fields of an earlier manager ours, then apply.
+    TakeOver(Box<DynamicObject>, ApiResource, Box<str>),
+}
+
+/// Delete an object that is ours and no longer wanted, provided it is still the one we saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prune {
+    /// Its kind.
+    pub ar: ApiResource,
+    /// Its name.
+    pub name: String,
+    /// Precondition.
+    pub uid: Box<str>,
+    /// Precondition.
+    pub version: u64,
+}
+
+/// What to do for one resource.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// After every step succeeded.
+    pub prunes: Vec<Prune>,
+    /// Why the plan is not complete; then nothing is pruned.
+    pub problems: Vec<Problem>,
+}
+
+/// Computes the plan. `owned` are the objects whose controller owner is this resource.
+pub fn plan<'a, W: Workload>(
+    owner: &W,
+    desired: &ChildSet<Desired>,
+    find: impl Fn(&ApiResource, &str) -> Found<'a>,
+    owned: impl IntoIterator<Item = (&'a ApiResource, &'a str, &'a Summary)>,
+) -> Plan {
+    let mut plan = Plan::default();
+    for child in &desired.items {
+        if let Want::Stands(object) | Want::Retained(object) = &child.want {
+            match step(owner, &child.ar, object, find(&child.ar, &child.name)) {
+                Ok(step) => plan.steps.extend(step),
+                Err(problem) => plan.problems.push(problem),
+            }
+        }
+    }
+    if plan.problems.is_empty() {
+        let uid = owner.uid().unwrap_or_default();
+        let orphans = owned.into_iter().filter(|(ar, name, summary)| {
+            let wanted =
+                desired.items.iter().any(|d| d.name == **name && d.ar.kind == ar.kind && d.ar.group == ar.group);
+            !wanted && !summary.deleting && controls(&uid, summary) && summary.label.as_deref() == Some(&uid)
+        });
+        plan.prunes = orphans
+            .map(|(ar, name, summary)| Prune {
+                ar: ar.clone(),
+                name: name.into(),
+                uid: summary.uid.clone(),
+                version: summary.version,
+            })
+            .collect();
+    }
+    plan
+}
+
+/// `uid` is the object's controller owner.
+#[must_use]
+pub fn controls(uid: &str, summary: &Summary) -> bool {
+    matches!(&summary.owner, Owner::Controller { uid: owner, .. } if **owner == *uid)
+}
+
+fn step<W: Workload>(
+    owner: &W,
+    ar: &ApiResource,
+    object: &DynamicObject,
+    found: Found<'_>,
+) -> Result<Option<Step>, Problem> {
+    let boxed = || Box::new(object.clone());
+    let (summary, settled) = match found {
+        Found::KindMissing => return Err(kind_missing(ar, object)),
+        Found::Unlisted(words) => {
+            return Err(problem(Weight::Fails, reason::REJECTED, format!("{} cannot be listed: {words}", ar.plural)));
+        }
+        Found::Absent => return Ok(Some(Step::Create(boxed(), ar.clone()))),
+        Found::Present(summary, settled) => (summary, settled),
+    };
+    standing(owner, ar, &object.name_any(), summary)?;
+    if summary.legacy {
+        return Ok(Some(Step::TakeOver(boxed(), ar.clone(), summary.uid.clone())));
+    }
+    let wanted = digest::of_desired(object);
+    let noop = summary
+        .digest
+        .is_some_and(|live| live == wanted || settled.is_some_and(|s| s == Settled { desired: wanted, live }));
+    Ok((!noop).then(|| Step::Apply(boxed(), ar.clone(), summary.uid.clone())))
+}
+
+/// Whether an object of a child's name may be written: it is ours, and stays.
+fn standing<W: Workload>(owner: &W, ar: &ApiResource, name: &str, summary: &Summary) -> Result<(), Problem> {
+    let uid = owner.uid().unwrap_or_default();
+    let what = format!("{} {}/{name}", ar.kind, owner.namespace().unwrap_or_default());
+    match &summary.owner {
+        Owner::Controller { uid: theirs, .. } if **theirs == *uid => {}
+        Owner::Retained(whom) if **whom == *retained_for(owner) => {}
+        Owner::Controller { kind, name, .. } if **kind == *W::kind(&()) && **name == *owner.name_any() => {
+            return Err(problem(
+                Weight::Waits,
+                reason::TERMINATING,
+                format!("{what} belongs to an earlier {kind} of this name and is being garbage-collected"),
+            ));
+        }
+        other => {
+            let whose = match other {
+                Owner::Controller { kind, name, .. } => format!("belongs to {kind} {name}"),
+                _ => "was made by someone else".into(),
+            };
+            return Err(problem(
+                Weight::Stalls,
+                reason::NOT_OWNED,
+                format!("{what} {whose} and is left alone: rename or delete it, or rename {}", describe(owner)),
+            ));
+        }
+    }
+    if summary.deleting {
+        let message = format!("{what} is being deleted; it is made again when it is gone");
+        return Err(problem(Weight::Waits, reason::TERMINATING, message));
+    }
+    Ok(())
+}
+
+fn kind_missing(ar: &ApiResource, object: &DynamicObject) -> Problem {
+    problem(
+        Weight::Stalls,
+        reason::ROUTE_KIND_MISSING,
+        format!(
+            "{} {} cannot be written: the API server does not serve {} ({}); install its CRD or choose another --ingress",
+            ar.kind,
+            object.name_any(),
+            ar.plural,
+            ar.api_version
+        ),
+    )
+}
+
+fn problem(weight: Weight, reason: &'static str, message: String) -> Problem {
+    Problem { weight, reason, message }
+}

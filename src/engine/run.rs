@@ -1,0 +1,393 @@
+//! SHELL: the controller of one kind: its resources, its queue, and the driver that names the phases.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::ApiResource;
+use kube::runtime::events::Recorder;
+use kube::runtime::watcher;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::act;
+use super::backoff;
+use super::cache::Address;
+use super::child::{ChildSet, Desired, Live, stamp};
+use super::claims::Conflict;
+use super::cluster::{Cluster, Wake};
+use super::digest;
+use super::error::Error;
+use super::owner::{self, Report, Undecodable};
+use super::plan::{Found, Plan, Settled, Step, plan};
+use super::queue::{Key, Queue};
+use super::status::judge;
+use super::watch::{Watch, follow};
+use super::workload::{Blocked, Observed, Problem, Seen, Weight, Workload};
+
+/// A reconcile that takes longer is given up and tried again.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// The safety net under the watches. It costs no request when nothing differs.
+const RESYNC: Duration = Duration::from_secs(600);
+const FIRST: Duration = Duration::from_secs(1);
+const CAP: Duration = Duration::from_secs(300);
+/// How often a reconcile looks again when an object was not what the cache said.
+const ROUNDS: u32 = 3;
+
+/// The controller of one kind in one cluster.
+pub struct Controller<W: Workload> {
+    pub(super) platform: Arc<W::Platform>,
+    pub(super) recorder: Recorder,
+    queue: Mutex<Queue>,
+    woken: Notify,
+    resources: Mutex<HashMap<Key, Known<W>>>,
+    failures: Mutex<HashMap<Key, u32>>,
+}
+
+/// A resource as the watch last told it.
+pub(super) enum Known<W> {
+    /// Decoded.
+    Resource(Arc<W>),
+    /// This version cannot decode it.
+    Undecodable(Arc<Undecodable>),
+}
+
+/// What the cache knew at the time of a decision.
+struct View {
+    objects: Vec<Observed>,
+    conflict: Option<Conflict>,
+}
+
+/// When a resource is wanted again although nothing wakes it.
+enum Next {
+    /// It is gone.
+    Gone,
+    /// Nothing is left to do, until then at the latest.
+    Settled(Option<Duration>),
+    /// Something failed that only another try can mend.
+    Retry,
+}
+
+/// What one attempt came to.
+struct Outcome {
+    live: ChildSet<Live>,
+    problems: Vec<Problem>,
+    /// Something was written.
+    wrote: bool,
+    /// Something failed that only another try can mend.
+    retry: bool,
+}
+
+impl<W: Workload> Wake for Controller<W> {
+    fn wake(&self, key: Key) {
+        // A resource that is not there has nothing to reconcile; it is queued when it appears.
+        if self.resources().contains_key(&key) {
+            self.enqueue(key);
+        }
+    }
+}
+
+impl<W: Workload> Controller<W> {
+    /// A controller that has nothing to do yet.
+    #[must_use]
+    pub fn new(platform: Arc<W::Platform>, recorder: Recorder) -> Arc<Self> {
+        Arc::new(Self {
+            platform,
+            recorder,
+            queue: Mutex::default(),
+            woken: Notify::new(),
+            resources: Mutex::default(),
+            failures: Mutex::default(),
+        })
+    }
+
+    pub(super) fn resources(&self) -> MutexGuard<'_, HashMap<Key, Known<W>>> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn enqueue(&self, key: Key) {
+        self.queue().add(key, Instant::now());
+        self.woken.notify_one();
+    }
+
+    /// Runs until `stop`, then waits for the reconciles under way. `slots` bounds how many run at once in the cluster.
+    pub async fn run(self: Arc<Self>, cluster: Arc<Cluster>, slots: Arc<Semaphore>, stop: CancellationToken) {
+        let mut watches = JoinSet::new();
+        for scope in cluster.scopes() {
+            let ar = ApiResource::erase::<W>(&());
+            let watch = Watch { ar: ar.clone(), namespace: scope.clone(), config: watcher::Config::default() };
+            let (controller, there, scope) = (self.clone(), cluster.clone(), scope.clone());
+            let on = move |said| controller.said(&there, scope.as_deref(), said);
+            watches.spawn(follow(cluster.client.clone(), watch, cluster.kick(&ar), on));
+        }
+        let mut kinds = W::owns();
+        kinds.push(ApiResource::erase::<Secret>(&()));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = cluster.listed(&kinds) => {}
+        }
+        let mut running = JoinSet::new();
+        loop {
+            let next = self.queue().next(Instant::now());
+            match next {
+                Ok(key) => {
+                    let permit = tokio::select! {
+                        () = stop.cancelled() => break,
+                        permit = slots.clone().acquire_owned() => permit,
+                    };
+                    let (controller, cluster) = (self.clone(), cluster.clone());
+                    running.spawn(async move {
+                        controller.turn(&cluster, key).await;
+                        drop(permit);
+                    });
+                }
+                Err(at) => {
+                    let until = at.map_or(RESYNC, |at| at.saturating_duration_since(Instant::now()));
+                    tokio::select! {
+                        () = stop.cancelled() => break,
+                        () = self.woken.notified() => {}
+                        () = tokio::time::sleep(until) => {}
+                        Some(_) = running.join_next() => {}
+                    }
+                }
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// One turn of one resource: reconcile within the deadline, then say when it is wanted again.
+    async fn turn(self: &Arc<Self>, cluster: &Arc<Cluster>, key: Key) {
+        let (controller, there, wanted) = (self.clone(), cluster.clone(), key.clone());
+        // A task of its own: a panic ends this reconcile, not the operator.
+        let task = tokio::spawn(async move { controller.reconcile(&there, &wanted).await });
+        let abort = task.abort_handle();
+        let next = match tokio::time::timeout(DEADLINE, task).await {
+            Ok(Ok(Ok(next))) => next,
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(kind = %W::kind(&()), %key, error = %chain(&error), "reconcile failed; it is tried again");
+                Next::Retry
+            }
+            Ok(Err(panic)) => {
+                tracing::error!(kind = %W::kind(&()), %key, %panic, "reconcile ended by a panic; it is tried again");
+                Next::Retry
+            }
+            Err(_) => {
+                abort.abort();
+                tracing::error!(kind = %W::kind(&()), %key, "reconcile took longer than {DEADLINE:?}; it is tried again");
+                Next::Retry
+            }
+        };
+        let wait = self.wait(&key, next);
+        self.queue().done(&key, wait.map(|wait| Instant::now() + wait));
+        self.woken.notify_one();
+    }
+
+    fn wait(&self, key: &Key, next: Next) -> Option<Duration> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        match next {
+            Next::Gone => {
+                failures.remove(key);
+                None
+            }
+            Next::Settled(revisit) => {
+                failures.remove(key);
+                let resync = RESYNC.mul_f64(1.0 - fastrand::f64() / 10.0);
+                Some(revisit.map_or(resync, |at| at.min(resync)))
+            }
+            Next::Retry => {
+                let count = failures.entry(key.clone()).or_default();
+                *count += 1;
+                Some(backoff::delay(FIRST, CAP, *count, fastrand::f64()))
+            }
+        }
+    }
+
+    /// The driver: decide, act, judge, report.
+    async fn reconcile(&self, cluster: &Cluster, key: &Key) -> Result<Next, Error> {
+        let resource = match self.resources().get(key) {
+            None => return Ok(Next::Gone),
+            Some(Known::Undecodable(bad)) => Err(bad.clone()),
+            Some(Known::Resource(resource)) => Ok(resource.clone()),
+        };
+        let now = now();
+        let resource = match resource {
+            Ok(resource) => resource,
+            Err(bad) => {
+                return bad.report(cluster, &ApiResource::erase::<W>(&()), now).await.map(|()| Next::Settled(None));
+            }
+        };
+        owner::release(cluster, &*resource).await?;
+        if resource.meta().deletion_timestamp.is_some() {
+            return Ok(Next::Gone); // Owner references take the children along.
+        }
+        let view = self.view(cluster, &resource);
+        let seen = Seen { objects: &view.objects, conflict: view.conflict.as_ref(), now };
+        let desired = match resource.children(&seen, &self.platform) {
+            Ok(desired) => stamp(&*resource, desired),
+            Err(Blocked { reason, message }) => {
+                let problem = Problem { weight: Weight::Stalls, reason, message };
+                let report = Report { seen, live: None, problems: vec![problem], wrote: false };
+                return self.report(cluster, &resource, report).await.map(|()| Next::Settled(None));
+            }
+        };
+        let outcome = self.attempt(cluster, &resource, &desired).await;
+        let problems = [desired.problems.as_slice(), &outcome.problems, &self.judge(cluster, &resource, &outcome.live)];
+        let problems = problems.concat();
+        let report = Report { seen, live: Some(outcome.live), problems, wrote: outcome.wrote };
+        self.report(cluster, &resource, report).await?;
+        Ok(if outcome.retry { Next::Retry } else { Next::Settled(desired.revisit.map(|at| until(now, at))) })
+    }
+
+    /// What the cache knows that bears on a resource.
+    fn view(&self, cluster: &Cluster, resource: &W) -> View {
+        let (namespace, name) = (resource.namespace().unwrap_or_default(), resource.name_any());
+        let cache = cluster.cache();
+        let secrets = ApiResource::erase::<Secret>(&());
+        let named = resource.refs().into_iter().map(|name| (secrets.clone(), name));
+        let namesakes = W::owns().into_iter().map(|ar| (ar, name.clone()));
+        let mut objects: Vec<Observed> = Vec::new();
+        for (ar, name) in named.chain(namesakes) {
+            if let Found::Present(summary, _) = cache.find(&ar, &namespace, &name) {
+                objects.push(Observed { ar, name, summary: summary.clone() });
+            }
+        }
+        for (ar, name, summary) in cache.owned(&resource.uid().unwrap_or_default(), &namespace) {
+            objects.push(Observed { ar: ar.clone(), name: name.into(), summary: summary.clone() });
+        }
+        let claim = resource.claim(&self.platform);
+        let conflict = claim.and_then(|claim| cache.claims.conflict(&owner::claimant(resource), &claim));
+        View { objects, conflict }
+    }
+
+    fn judge(&self, cluster: &Cluster, resource: &W, live: &ChildSet<Live>) -> Vec<Problem> {
+        let cache = cluster.cache();
+        let pods = cache.pod_words(&resource.uid().unwrap_or_default());
+        judge(live, pods, |claim| cache.volume_words(claim))
+    }
+
+    /// Plans and acts until nothing is left to do, and looks again when an object was not what the cache said.
+    async fn attempt(&self, cluster: &Cluster, resource: &W, desired: &ChildSet<Desired>) -> Outcome {
+        let namespace = resource.namespace().unwrap_or_default();
+        let mut outcome = Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false };
+        for round in 1..=ROUNDS {
+            let todo = self.plan(cluster, resource, desired);
+            outcome.problems.clone_from(&todo.problems);
+            match self.act(cluster, &namespace, &todo, &mut outcome).await {
+                Ok(()) => break,
+                Err(error) if error.is_surprise() && round < ROUNDS => {}
+                Err(error) => {
+                    outcome.problems.push(error.problem());
+                    outcome.retry = true;
+                    break;
+                }
+            }
+        }
+        outcome.live = live(cluster, &namespace, desired);
+        outcome
+    }
+
+    fn plan(&self, cluster: &Cluster, resource: &W, desired: &ChildSet<Desired>) -> Plan {
+        let namespace = resource.namespace().unwrap_or_default();
+        let uid = resource.uid().unwrap_or_default();
+        let mut cache = cluster.cache();
+        let plan = {
+            let find = |ar: &ApiResource, name: &str| cache.find(ar, &namespace, name);
+            plan(resource, desired, find, cache.owned(&uid, &namespace))
+        };
+        let address = |kind: &str, name: &str| -> Address { (kind.into(), namespace.as_str().into(), name.into()) };
+        let mut interests: BTreeSet<Address> = resource.refs().iter().map(|name| address("Secret", name)).collect();
+        if !plan.problems.is_empty() {
+            interests.extend(desired.items.iter().map(|d| address(&d.ar.kind, &d.name)));
+        }
+        cache.set_interests(&Arc::new(owner::key(resource)), interests.into_iter().collect());
+        plan
+    }
+
+    /// Performs the plan's steps; prunes only when every one succeeded and none was held back.
+    async fn act(&self, cluster: &Cluster, namespace: &str, todo: &Plan, outcome: &mut Outcome) -> Result<(), Error> {
+        let mut first_error = None;
+        for step in &todo.steps {
+            match self.step(cluster, namespace, step).await {
+                Ok(()) => outcome.wrote = true,
+                // The other children do not depend on this one's success.
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        for prune in &todo.prunes {
+            let pruned = act::prune(&cluster.client, namespace, prune).await;
+            refresh(cluster, namespace, &prune.ar, &prune.name).await?;
+            pruned?;
+            outcome.wrote = true;
+        }
+        Ok(())
+    }
+
+    async fn step(&self, cluster: &Cluster, namespace: &str, step: &Step) -> Result<(), Error> {
+        let (Step::Create(object, ar) | Step::Apply(object, ar, _) | Step::TakeOver(object, ar, _)) = step;
+        let name = object.name_any();
+        match act::perform(&cluster.client, namespace, step, &cluster.legacy).await {
+            Ok(applied) => {
+                let summary = cluster.learn(ar, &applied, true);
+                let desired = digest::of_desired(object);
+                if let Some(live) = summary.digest.filter(|live| *live != desired) {
+                    cluster.cache().settle(ar, namespace, &name, Settled { desired, live });
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_surprise() {
+                    refresh(cluster, namespace, ar, &name).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Reads one object anew into the cache, because it was not what the cache said.
+async fn refresh(cluster: &Cluster, namespace: &str, ar: &ApiResource, name: &str) -> Result<(), Error> {
+    match act::look(&cluster.client, namespace, ar, name).await? {
+        Some(object) => drop(cluster.learn(ar, &object, true)),
+        None => drop(cluster.cache().remove(ar, namespace, name, None)),
+    }
+    Ok(())
+}
+
+/// The wanted children as they stand.
+fn live(cluster: &Cluster, namespace: &str, desired: &ChildSet<Desired>) -> ChildSet<Live> {
+    let cache = cluster.cache();
+    let items = desired.items.iter().map(|child| {
+        let summary = match cache.find(&child.ar, namespace, &child.name) {
+            Found::Present(summary, _) => Some(summary.clone()),
+            _ => None,
+        };
+        Live { ar: child.ar.clone(), name: child.name.clone(), summary }
+    });
+    ChildSet { items: items.collect(), ..ChildSet::default() }
+}
+
+/// The one place where the engine reads the clock.
+fn now() -> Timestamp {
+    #[expect(clippy::disallowed_methods, reason = "the shell's edge: everything below takes the time as an argument")]
+    Timestamp::now()
+}
+
+fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default() + FIRST
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |e| e.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
