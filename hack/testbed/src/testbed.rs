@@ -12,11 +12,12 @@ use rustix::process::Signal;
 
 use crate::control::{self, Ask};
 use crate::error::{Error, last_lines};
+use crate::image::Image;
 use crate::plan::Plan;
 use crate::progress::{Step, say};
 use crate::state::{self, Record};
 use crate::supervisor::{MARK, Report};
-use crate::{Node, audit, binaries, machine};
+use crate::{Node, audit, binaries, machine, node};
 
 /// What kind of testbed to start.
 #[derive(Clone, Debug)]
@@ -171,6 +172,25 @@ impl Testbed {
         (self.plan.node == Node::Real).then(|| self.plan.host_address())
     }
 
+    /// Makes an image known to the node, so that pods can name it. Takes a while for a large one; again costs little.
+    ///
+    /// # Errors
+    /// Without a real node, or when the image cannot be built.
+    pub async fn load_image(&self, image: Image) -> Result<(), Error> {
+        self.require_real("an image")?;
+        let archive = image.archive().await?;
+        let step = Step::begin(format!("loading {}", image.reference()));
+        step.watch(node::import(&self.plan, &archive)).await
+    }
+
+    /// Some things make sense on a real node only.
+    pub(crate) fn require_real(&self, what: &str) -> Result<(), Error> {
+        if self.plan.node == Node::Real {
+            return Ok(());
+        }
+        Err(Error::machine(format!("{what} needs a real node, this one is {}", self.plan.node), "use Node::Real"))
+    }
+
     /// Fails when one of its programs has ended that should run.
     ///
     /// # Errors
@@ -220,7 +240,8 @@ async fn obtain(node: Node) -> Result<Parts, Error> {
     }
     let tools = binaries::obtain(&binaries::needed(node)).await?;
     let stages = if node == Node::Simulated { binaries::kwok_stages().await? } else { Vec::new() };
-    Ok((tools, stages, Vec::new()))
+    let images = if node == Node::Real { vec![Image::Pause.archive().await?] } else { Vec::new() };
+    Ok((tools, stages, images))
 }
 
 /// Builds and fetches everything a testbed of this kind needs, so that the next one starts in seconds.
@@ -230,6 +251,9 @@ async fn obtain(node: Node) -> Result<Parts, Error> {
 pub async fn prepare(node: Node) -> Result<(), Error> {
     let node = resolve(node).await;
     let (tools, _, _) = obtain(node).await?;
+    if node == Node::Real {
+        Image::Mlflow.archive().await?;
+    }
     binaries::report(&tools);
     Ok(())
 }
