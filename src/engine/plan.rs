@@ -127,11 +127,14 @@ fn step<W: Workload>(
     if summary.legacy {
         return Ok(Some(Step::TakeOver(boxed(), ar.clone(), summary.uid.clone())));
     }
-    let wanted = digest::of_desired(object);
-    let noop = summary
-        .digest
-        .is_some_and(|live| live == wanted || settled.is_some_and(|s| s == Settled { desired: wanted, live }));
+    let noop = is_noop(summary, settled, digest::of_desired(object));
     Ok((!noop).then(|| Step::Apply(boxed(), ar.clone(), summary.uid.clone())))
+}
+
+/// Whether an apply of an object with the digest `wanted` would change nothing.
+#[must_use]
+pub fn is_noop(summary: &Summary, settled: Option<Settled>, wanted: Digest) -> bool {
+    summary.digest.is_some_and(|live| live == wanted || settled == Some(Settled { desired: wanted, live }))
 }
 
 /// Whether an object of a child's name may be written: it is ours, and stays.

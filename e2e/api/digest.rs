@@ -1,0 +1,285 @@
+//! Rule 1 against the judge: an apply is skipped exactly when the API server would change nothing.
+
+use aiscope_operator::engine::child::{MANAGER, OWNER_LABEL, strip};
+use aiscope_operator::engine::digest;
+use aiscope_operator::engine::plan::{Settled, is_noop};
+use aiscope_operator::engine::summary::summarize;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use crate::kit::{Case, Outcome, trial};
+
+pub fn trials() -> Vec<Trial> {
+    vec![trial("an_apply_is_skipped_exactly_when_the_server_would_change_nothing", skipped_exactly_when_noop)]
+}
+
+/// Rounds for each kind of child: each is one random edit and one judgement.
+const ROUNDS: usize = 60;
+
+/// A kind of child: variants of what is wanted, and what others do to it (merge patches, or applies by force).
+struct Sample {
+    ar: ApiResource,
+    wanted: Vec<Value>,
+    edits: Vec<Value>,
+}
+
+async fn skipped_exactly_when_noop() -> Outcome {
+    let case = Case::new("digest").await?;
+    let (mut noops, mut changes) = (0, 0);
+    for (index, sample) in samples().into_iter().enumerate() {
+        let mut chance = fastrand::Rng::with_seed(index as u64);
+        let api = case.dynamic(&sample.ar);
+        let mut wanted = desired(&sample, &mut chance)?;
+        let mut settled = apply(&api, &wanted).await?;
+        for round in 0..ROUNDS {
+            match chance.u8(0..10) {
+                0..=3 => edit(&api, &sample, &wanted, &mut chance).await?,
+                4..=5 => wanted = desired(&sample, &mut chance)?,
+                6..=8 => settled = apply(&api, &wanted).await?,
+                _ => {}
+            }
+            let live = api.get(&wanted.name_any()).await?;
+            let params = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force() };
+            let after = api.patch(&wanted.name_any(), &params, &Patch::Apply(&wanted)).await?;
+            let judged = timeless(&live) == timeless(&after);
+            let ours = is_noop(&summarize(&live, &[]), Some(settled), digest::of_desired(&wanted));
+            if judged != ours {
+                let context = format!("{} round {round}: the server says no-op is {judged}, we say {ours}", sample.ar.kind);
+                return Err(format!("{context}\nwanted {wanted:#?}\nlive {live:#?}\nafter {after:#?}").into());
+            }
+            if judged { noops += 1 } else { changes += 1 }
+        }
+    }
+    assert!(noops > 50 && changes > 50, "one-sided: {noops} no-ops, {changes} changes");
+    Ok(())
+}
+
+fn desired(sample: &Sample, chance: &mut fastrand::Rng) -> Result<DynamicObject, serde_json::Error> {
+    let mut value = sample.wanted[chance.usize(..sample.wanted.len())].clone();
+    strip(&mut value);
+    value["apiVersion"] = json!(sample.ar.api_version);
+    value["kind"] = json!(sample.ar.kind);
+    value["metadata"]["name"] = json!("it");
+    value["metadata"]["labels"][OWNER_LABEL] = json!("u");
+    serde_json::from_value(value)
+}
+
+/// Our apply, and what it left.
+async fn apply(api: &Api<DynamicObject>, wanted: &DynamicObject) -> Result<Settled, crate::kit::Error> {
+    let live = api.patch(&wanted.name_any(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(wanted)).await?;
+    let live = summarize(&live, &[]).digest.ok_or("no fields are ours after our own apply")?;
+    Ok(Settled { desired: digest::of_desired(wanted), live })
+}
+
+/// Somebody else's write: a merge patch (`kubectl edit`), or a part of what we want taken over by force.
+async fn edit(api: &Api<DynamicObject>, sample: &Sample, wanted: &DynamicObject, chance: &mut fastrand::Rng) -> Outcome {
+    let patch = &sample.edits[chance.usize(..sample.edits.len())];
+    if let Some(applied) = patch.get("apply") {
+        let mut body = applied.clone();
+        body["apiVersion"] = json!(sample.ar.api_version);
+        body["kind"] = json!(sample.ar.kind);
+        let params = PatchParams::apply("other").force();
+        api.patch(&wanted.name_any(), &params, &Patch::Apply(&body)).await?;
+    } else {
+        let params = PatchParams { field_manager: Some("editor".into()), ..PatchParams::default() };
+        // Some edits are only valid after others.
+        let _ = api.patch(&wanted.name_any(), &params, &Patch::Merge(patch)).await;
+    }
+    Ok(())
+}
+
+/// The whole object without what every write moves.
+fn timeless(object: &DynamicObject) -> Value {
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    for entry in value["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
+        entry["time"] = Value::Null;
+    }
+    value["metadata"]["resourceVersion"] = Value::Null;
+    value["metadata"]["generation"] = Value::Null;
+    value
+}
+
+fn kind(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+fn samples() -> Vec<Sample> {
+    let labels = [
+        json!({ "metadata": { "labels": { "added": "by-other" } } }),
+        json!({ "metadata": { "labels": { "aiscope.io/owner-uid": "forged" } } }),
+        json!({ "metadata": { "annotations": { "note": "x" } } }),
+        json!({ "apply": { "metadata": { "labels": { "aiscope.io/owner-uid": "u" } } } }),
+        json!({ "apply": { "metadata": { "labels": { "aiscope.io/owner-uid": "taken" } } } }),
+    ];
+    let mut samples = vec![deployment(), service(), secret(), claim(), ingress(), ingress_route(), middleware()];
+    for sample in &mut samples {
+        sample.edits.extend(labels.iter().cloned());
+    }
+    samples
+}
+
+fn deployment() -> Sample {
+    let pod = |env: Value, memory: &str, extra: Value| {
+        let mut container = json!({
+            "name": "c", "image": "i", "args": ["a", "b"], "env": env,
+            "ports": [{ "name": "server", "containerPort": 5000, "protocol": "TCP" }],
+            "resources": { "requests": { "memory": memory, "cpu": "100m" } },
+            "volumeMounts": [{ "name": "tmp", "mountPath": "/tmp" }],
+            "readinessProbe": { "httpGet": { "path": "/health", "port": "server", "httpHeaders": [{ "name": "Host", "value": "h" }] } },
+        });
+        container.as_object_mut().unwrap().extend(extra.as_object().cloned().unwrap_or_default());
+        json!({ "spec": {
+            "replicas": 1, "strategy": { "type": "Recreate" }, "selector": { "matchLabels": { "app": "it" } },
+            "template": { "metadata": { "labels": { "app": "it" } }, "spec": {
+                "enableServiceLinks": false, "volumes": [{ "name": "tmp", "emptyDir": {} }], "containers": [container],
+            } },
+        } })
+    };
+    let (a, b) = (json!({ "name": "A", "value": "1" }), json!({ "name": "B", "value": "2" }));
+    let from = json!({ "name": "C", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } });
+    let container = |body: Value| json!({ "apply": { "spec": { "template": { "spec": { "containers": [body] } } } } });
+    Sample {
+        ar: kind("apps", "v1", "Deployment"),
+        wanted: vec![
+            pod(json!([a, b, from]), "1Gi", json!({})),
+            pod(json!([b, a]), "1Gi", json!({})),
+            pod(json!([a]), "1024Mi", json!({})),
+            pod(json!([a, b]), "1.5Gi", json!({ "imagePullPolicy": "IfNotPresent" })),
+        ],
+        edits: vec![
+            json!({ "spec": { "replicas": 3 } }),
+            json!({ "spec": { "replicas": 1 } }),
+            json!({ "spec": { "minReadySeconds": 5 } }),
+            json!({ "spec": { "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": "now" } } } } }),
+            json!({ "spec": { "template": { "spec": { "enableServiceLinks": true } } } }),
+            json!({ "apply": { "spec": { "replicas": 1 } } }),
+            json!({ "apply": { "spec": { "replicas": 5 } } }),
+            container(json!({ "name": "c", "env": [{ "name": "NEW", "value": "1" }] })),
+            container(json!({ "name": "c", "env": [{ "name": "A", "value": "changed" }] })),
+            container(json!({ "name": "c", "args": ["b", "a"] })),
+            container(json!({ "name": "c", "resources": { "requests": { "memory": "1Gi" } } })),
+            container(json!({ "name": "side", "image": "other" })),
+        ],
+    }
+}
+
+fn service() -> Sample {
+    let ports = |ports: Value, type_: &str| json!({ "spec": { "type": type_, "selector": { "app": "it" }, "ports": ports } });
+    let server = json!({ "name": "server", "port": 5000, "targetPort": "server", "protocol": "TCP" });
+    let extra = json!({ "name": "extra", "port": 6000, "targetPort": 6000, "protocol": "TCP" });
+    Sample {
+        ar: kind("", "v1", "Service"),
+        wanted: vec![
+            ports(json!([server]), "ClusterIP"),
+            ports(json!([server, extra]), "ClusterIP"),
+            ports(json!([extra, server]), "ClusterIP"),
+            ports(json!([server]), "NodePort"),
+        ],
+        edits: vec![
+            json!({ "spec": { "selector": { "app": "hijacked" } } }),
+            json!({ "spec": { "selector": { "more": "x" } } }),
+            json!({ "spec": { "sessionAffinity": "ClientIP" } }),
+            json!({ "apply": { "spec": { "ports": [{ "port": 5000, "protocol": "TCP", "targetPort": 1 }] } } }),
+            json!({ "apply": { "spec": { "ports": [{ "name": "added", "port": 7000, "protocol": "TCP" }] } } }),
+        ],
+    }
+}
+
+fn secret() -> Sample {
+    Sample {
+        ar: kind("", "v1", "Secret"),
+        wanted: vec![
+            json!({ "type": "Opaque", "data": { "a": "MQ==", "b": "Mg==" } }),
+            json!({ "type": "Opaque", "data": { "a": "MQ==" } }),
+            json!({ "type": "Opaque", "data": { "a": "Mw==" } }),
+        ],
+        edits: vec![
+            json!({ "data": { "a": "eA==" } }),
+            json!({ "data": { "c": "eA==" } }),
+            json!({ "data": { "a": null } }),
+            json!({ "apply": { "data": { "a": "MQ==" } } }),
+            json!({ "apply": { "data": { "b": "eQ==" } } }),
+        ],
+    }
+}
+
+fn claim() -> Sample {
+    let size = |size: &str| {
+        json!({ "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": { "requests": { "storage": size } },
+        } })
+    };
+    Sample {
+        ar: kind("", "v1", "PersistentVolumeClaim"),
+        wanted: vec![size("1Gi"), size("1024Mi"), size("1Gi")],
+        edits: vec![json!({ "metadata": { "annotations": { "a": "b" } } })],
+    }
+}
+
+fn ingress() -> Sample {
+    let path = |path: &str| {
+        json!({ "path": path, "pathType": "Prefix", "backend": { "service": { "name": "it", "port": { "name": "server" } } } })
+    };
+    let rules = |paths: Value, annotations: Value| {
+        json!({
+            "metadata": { "annotations": annotations },
+            "spec": { "rules": [{ "host": "h.example.com", "http": { "paths": paths } }], "tls": [{ "hosts": ["h.example.com"], "secretName": "s" }] },
+        })
+    };
+    Sample {
+        ar: kind("networking.k8s.io", "v1", "Ingress"),
+        wanted: vec![
+            rules(json!([path("/a")]), json!({ "n/rewrite": "/" })),
+            rules(json!([path("/a"), path("/b")]), json!({ "n/rewrite": "/" })),
+            rules(json!([path("/b"), path("/a")]), json!({ "n/other": "1" })),
+        ],
+        edits: vec![
+            json!({ "spec": { "ingressClassName": "x" } }),
+            json!({ "spec": { "tls": [] } }),
+            json!({ "metadata": { "annotations": { "n/rewrite": "/changed" } } }),
+            json!({ "apply": { "spec": { "rules": [{ "host": "other.example.com" }] } } }),
+        ],
+    }
+}
+
+fn ingress_route() -> Sample {
+    let route = |rule: &str, middlewares: Value| {
+        json!({ "kind": "Rule", "match": rule, "services": [{ "name": "it", "port": "server" }], "middlewares": middlewares })
+    };
+    let routes = |routes: Value, tls: Value| json!({ "spec": { "entryPoints": ["websecure", "web"], "routes": routes, "tls": tls } });
+    let (a, b) = (route("Host(\"a\")", json!([{ "name": "it" }])), route("Host(\"b\")", json!([])));
+    Sample {
+        ar: kind("traefik.io", "v1alpha1", "IngressRoute"),
+        wanted: vec![
+            routes(json!([a]), json!({ "secretName": "s" })),
+            routes(json!([a, b]), json!({ "secretName": "s" })),
+            routes(json!([b, a]), Value::Null),
+        ],
+        edits: vec![
+            json!({ "spec": { "entryPoints": ["web"] } }),
+            json!({ "spec": { "tls": { "secretName": "stolen" } } }),
+            json!({ "spec": { "tls": { "passthrough": true } } }),
+            json!({ "spec": { "routes": [{ "kind": "Rule", "match": "Host(\"x\")" }] } }),
+            json!({ "apply": { "spec": { "routes": [{ "kind": "Rule", "match": "Host(\"y\")" }] } } }),
+        ],
+    }
+}
+
+fn middleware() -> Sample {
+    Sample {
+        ar: kind("traefik.io", "v1alpha1", "Middleware"),
+        wanted: vec![
+            json!({ "spec": { "stripPrefix": { "prefixes": ["/a"] } } }),
+            json!({ "spec": { "stripPrefix": { "prefixes": ["/a", "/b"] } } }),
+            json!({ "spec": { "redirectRegex": { "regex": "^a$", "replacement": "b" } } }),
+        ],
+        edits: vec![
+            json!({ "spec": { "stripPrefix": { "prefixes": ["/x"] } } }),
+            json!({ "spec": { "stripPrefix": { "forceSlash": true } } }),
+            json!({ "spec": { "compress": {} } }),
+            json!({ "apply": { "spec": { "stripPrefix": { "prefixes": ["/a"] } } } }),
+        ],
+    }
+}

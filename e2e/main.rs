@@ -1,0 +1,17 @@
+//! End-to-end tests: the operator against a real API server, and on a real node.
+//!
+//! `cargo test --test e2e` runs all; `-- api` only those that need no real node; `-- --list` names them.
+
+mod api;
+mod kit;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    testbed::supervise_if_asked();
+    let mut arguments = Arguments::from_args();
+    // Tests wait more than they work, so more of them than there are processors run side by side.
+    arguments.test_threads = arguments.test_threads.or(Some(6));
+    // The supervisors of the testbeds notice the end of this process, whatever ends it, and clear everything away.
+    libtest_mimic::run(&arguments, api::trials()).exit();
+}
