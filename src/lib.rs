@@ -1,4 +1,7 @@
 //! aiscope-operator: a team writes a short custom resource, the operator keeps everything behind it standing.
 
+pub mod api;
 pub mod engine;
+pub mod kinds;
 pub mod ops;
+pub mod parts;

@@ -160,21 +160,30 @@ pub fn of_ingress(data: &Value) -> Box<[Claim]> {
     for rule in data["spec"]["rules"].as_array().into_iter().flatten() {
         let host = rule["host"].as_str().unwrap_or_default();
         for path in rule["http"]["paths"].as_array().into_iter().flatten() {
-            claims.insert(Claim::new(host, literal(path["path"].as_str().unwrap_or("/"))));
+            claims.insert(Claim::new(host, &literal(path["path"].as_str().unwrap_or("/"))));
         }
     }
     claims.into_iter().collect()
 }
 
-/// The part of an ingress-nginx path before the first segment with a character of a pattern.
-fn literal(path: &str) -> &str {
-    let end = path.find(['(', '[', '{', '^', '$', '*', '+', '?', '|', '\\']).unwrap_or(path.len());
-    let literal = &path[..end];
-    if end == path.len() || path[end..].starts_with("(/|$)") {
-        literal
-    } else {
-        literal.rsplit_once('/').map_or("", |(head, _)| head)
+/// The part of an ingress-nginx path before the first segment with a character of a pattern; an escaped one is itself.
+fn literal(path: &str) -> String {
+    let mut literal = String::with_capacity(path.len());
+    let mut rest = path.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' if rest.as_str().starts_with(|c: char| c.is_ascii_punctuation()) => literal.extend(rest.next()),
+            '(' | '[' | '{' | '^' | '$' | '*' | '+' | '?' | '|' | '\\' => {
+                let whole = c == '$' && rest.as_str().is_empty() || c == '(' && rest.as_str().starts_with("/|$)");
+                if !whole {
+                    literal.truncate(literal.rfind('/').unwrap_or(0));
+                }
+                return literal;
+            }
+            plain => literal.push(plain),
+        }
     }
+    literal
 }
 
 /// What an `IngressRoute` serves: its `Host` and `PathPrefix` matchers, every host with every path of a rule.

@@ -1,0 +1,80 @@
+//! PURE: the route from a public URL to a Service, one file per back end.
+
+pub mod nginx;
+pub mod traefik;
+
+use kube::api::ApiResource;
+
+use super::url::PublicUrl;
+use crate::engine::child::{ChildSet, Desired};
+
+/// Which ingress controller serves the routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Ingress {
+    /// Traefik, by `IngressRoute`.
+    #[default]
+    Traefik,
+    /// ingress-nginx, by `Ingress` with its annotations.
+    Nginx,
+    /// Nobody: no route.
+    None,
+}
+
+/// A route that is wanted. The path is stripped on the way.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<'a> {
+    /// Name of the route's objects, and of the Service.
+    pub name: &'a str,
+    /// Name of the Service's port.
+    pub port: &'a str,
+    /// The public URL.
+    pub url: &'a PublicUrl,
+    /// The Secret with the certificate; none for plain HTTP.
+    pub tls: Option<&'a str>,
+    /// Paths at the root of the host that are routed as they are, although the URL has a path.
+    pub root_paths: &'a [&'a str],
+}
+
+/// Every kind of every back end: a change of the back end prunes what the old one left.
+#[must_use]
+pub fn owns() -> Vec<ApiResource> {
+    vec![
+        ApiResource::erase::<traefik::Middleware>(&()),
+        ApiResource::erase::<traefik::IngressRoute>(&()),
+        ApiResource::erase::<k8s_openapi::api::networking::v1::Ingress>(&()),
+    ]
+}
+
+impl Ingress {
+    /// Adds the objects of a route.
+    #[must_use]
+    pub fn add(self, route: &Route<'_>, set: ChildSet<Desired>) -> ChildSet<Desired> {
+        match self {
+            Self::Traefik => set.with_each(traefik::middlewares(route)).with(&traefik::ingress_route(route)),
+            Self::Nginx => set.with_each(nginx::ingresses(route)),
+            Self::None => set,
+        }
+    }
+}
+
+/// The name of the object that redirects the exact path to the one with a slash.
+fn slash(name: &str) -> String {
+    format!("{name}-slash")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+
+    use super::*;
+
+    #[test]
+    fn the_kinds_of_the_back_ends_are_named_as_their_crds_name_them() {
+        let names: Vec<String> = owns().iter().map(|ar| format!("{}/{}", ar.api_version, ar.plural)).collect();
+        assert_eq!(
+            names,
+            ["traefik.io/v1alpha1/middlewares", "traefik.io/v1alpha1/ingressroutes", "networking.k8s.io/v1/ingresses"]
+        );
+        assert_eq!(traefik::Middleware::kind(&()), "Middleware");
+    }
+}

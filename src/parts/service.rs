@@ -1,0 +1,35 @@
+//! PURE: the Service of a web application.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// A `ClusterIP` Service with one port; its target is the container port of the same name. Everything that is a key or has
+/// a default that matters is explicit.
+#[must_use]
+pub fn cluster_ip(name: &str, selector: BTreeMap<String, String>, port_name: &str, port: i32) -> Service {
+    Service {
+        metadata: named(name),
+        spec: Some(ServiceSpec {
+            type_: Some("ClusterIP".into()),
+            selector: Some(selector),
+            ports: Some(vec![ServicePort {
+                name: Some(port_name.into()),
+                port,
+                protocol: Some("TCP".into()),
+                target_port: Some(IntOrString::String(port_name.into())),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// Metadata with a name; the engine stamps the rest.
+#[must_use]
+pub fn named(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }
+}
