@@ -1,4 +1,5 @@
 //! PURE: `TrackingServer`, an MLflow tracking server. Field names are fixed, spelling included.
+#![allow(clippy::duplicated_attributes, reason = "printer columns share their type")]
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,7 @@ pub const URL_PATTERN: &str =
 pub struct TrackingServerSpec {
     /// Replicas; 0 stops it, unset means 1. More than one needs a database server and no volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub size: Option<i32>,
     /// Container image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
