@@ -1,7 +1,10 @@
-//! The whole testbed, for real: `TESTBED_TESTS=none,simulated,real cargo test -p testbed --test whole`.
+//! The whole testbed, for real: `TESTBED_TESTS=none,simulated,real,killed-none,killed-real cargo test -p testbed --test whole`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -15,6 +18,9 @@ use testbed::{Image, Node, Options, Testbed, TraefikOptions};
 
 fn main() {
     testbed::supervise_if_asked();
+    if std::env::var_os("TESTBED_HOLD").is_some() {
+        hold();
+    }
     let wanted = std::env::var("TESTBED_TESTS").unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     for (name, test) in [("none", Node::None), ("simulated", Node::Simulated), ("real", Node::Real)] {
@@ -26,6 +32,88 @@ fn main() {
             println!("{name}: skipped, not in TESTBED_TESTS");
         }
     }
+    for node in ["none", "real"] {
+        if wanted.split(',').any(|one| one == format!("killed-{node}")) {
+            killed(node, owner);
+            println!("killed-{node}: nothing is left when the owner is killed");
+            killed(node, supervisor);
+            println!("killed-{node}: nothing is left when the supervisor is killed");
+        }
+    }
+}
+
+/// Starts everything and waits to be killed.
+fn hold() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let node = if std::env::var("TESTBED_HOLD").unwrap() == "real" { Node::Real } else { Node::None };
+    runtime.block_on(async {
+        let testbed = Testbed::start(Options { node, ..Options::default() }).await.unwrap();
+        let _s3 = testbed.s3(&["b"]).await.unwrap();
+        let _postgres = testbed.postgres().await.unwrap();
+        let _traefik = testbed.traefik(TraefikOptions::default()).await.unwrap();
+        if node == Node::Real {
+            deployment_becomes_available(&testbed, Image::Pause.reference(), json!({})).await;
+        }
+        println!("holding {}", testbed.dir().display());
+        std::future::pending::<()>().await;
+    });
+}
+
+/// Kills the owner of a testbed, or its supervisor, and looks for what is left.
+fn killed(node: &str, victim: fn(&Child, &Path) -> String) {
+    let me = std::env::current_exe().unwrap();
+    let mut owner = Command::new(me).env("TESTBED_HOLD", node).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let dir = lines.filter_map(|line| line.strip_prefix("holding ").map(PathBuf::from)).next().expect("it starts");
+    let name = dir.file_name().unwrap().to_str().unwrap().to_owned();
+    let pid = victim(&owner, &dir);
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut left = left_of(&name);
+    while !left.is_empty() && Instant::now() < deadline {
+        std::thread::yield_now();
+        // When the supervisor was killed, its directory and control groups wait for the next command.
+        testbed::status().unwrap();
+        left = left_of(&name);
+    }
+    let _ = owner.kill();
+    owner.wait().unwrap();
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+/// Processes, mounts, links and control groups that name a testbed.
+fn left_of(name: &str) -> Vec<String> {
+    let output = |command: &str| {
+        let output = Command::new("sh").args(["-c", command]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let processes = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null";
+    let mentions =
+        [output(processes), output("cat /proc/mounts"), output("find /sys/fs/cgroup -type d -name 'aiscope*'")];
+    let mut left: Vec<String> =
+        mentions.iter().flat_map(|text| text.lines()).filter(|line| line.contains(name)).map(str::to_owned).collect();
+    // Other testbeds may run beside this one; their links are of other slots.
+    let running = testbed::status().unwrap();
+    left.extend(running.iter().filter(|one| one.name == name).map(|one| format!("{one:?}")));
+    if running.is_empty() {
+        left.extend(
+            output("ip -brief link; ip route; nft list tables")
+                .lines()
+                .filter(|line| line.contains("aiscope") || line.contains("kube-proxy"))
+                .map(str::to_owned),
+        );
+        left.extend(Path::new("/tmp/hostpath_pv").exists().then(|| "/tmp/hostpath_pv".to_owned()));
+    }
+    left
+}
+
+fn owner(owner: &Child, _: &Path) -> String {
+    owner.id().to_string()
+}
+
+fn supervisor(_: &Child, dir: &Path) -> String {
+    let state: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("state.json")).unwrap()).unwrap();
+    state["keeper"]["pid"].to_string()
 }
 
 async fn run(node: Node) {
