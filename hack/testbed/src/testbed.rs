@@ -255,7 +255,7 @@ pub async fn prepare(node: Node) -> Result<(), Error> {
         Image::Mlflow.archive().await?;
         crate::traefik::prepare().await?;
         binaries::obtain_one("versitygw").await?;
-        machine::ensure_packages(&["postgresql"]).await?;
+        crate::stores::install_postgres().await?;
     }
     binaries::report(&tools);
     Ok(())
