@@ -15,7 +15,7 @@ use kube::core::{NamespaceResourceScope, ObjectMeta};
 use kube::runtime::{conditions, wait};
 use kube::{Api, Client, Resource, ResourceExt};
 use libtest_mimic::{Failed, Trial};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use testbed::{Node, Options, Request, Testbed};
 use tokio::sync::OnceCell;
@@ -70,7 +70,8 @@ pub async fn install_crds(testbed: &Testbed) -> Outcome {
     for crd in aiscope_operator::api::crds() {
         let name = crd.name_any();
         api.patch(&name, &PatchParams::apply("tester").force(), &Patch::Apply(&crd)).await?;
-        tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), &name, conditions::is_crd_established())).await??;
+        tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), &name, conditions::is_crd_established()))
+            .await??;
     }
     Ok(())
 }
@@ -177,7 +178,9 @@ impl Case {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Known,
     {
-        until(self.all(), name, what, move |object: Option<&K>| object.is_some_and(&is)).await?.ok_or(format!("{name} is gone").into())
+        until(self.all(), name, what, move |object: Option<&K>| object.is_some_and(&is))
+            .await?
+            .ok_or(format!("{name} is gone").into())
     }
 
     /// Waits until an object is gone.
@@ -217,8 +220,8 @@ impl Case {
 }
 
 /// What every API type can do.
-pub trait Known: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static {}
-impl<T: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static> Known for T {}
+pub trait Known: Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + 'static {}
+impl<T: Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + 'static> Known for T {}
 
 /// Waits until an object (`None`: it is not there) is as wanted; tells how it was when the time was over.
 pub async fn until<K>(api: Api<K>, name: &str, what: &str, is: impl Fn(Option<&K>) -> bool) -> Result<Option<K>, Error>
@@ -227,7 +230,11 @@ where
 {
     match tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), name, is)).await {
         Ok(object) => Ok(object?),
-        Err(_) => Err(format!("{name} is not {what} after {DEADLINE:?}, but {:#?}", api.get_opt(name).await?).into()),
+        Err(_) => {
+            let mut last = api.get_opt(name).await?;
+            last.iter_mut().for_each(|object| object.managed_fields_mut().clear());
+            Err(format!("{name} is not {what} after {DEADLINE:?}, but {}", serde_json::to_string(&last)?).into())
+        }
     }
 }
 

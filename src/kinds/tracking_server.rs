@@ -98,7 +98,9 @@ impl Workload for TrackingServer {
         // Also that of a Secret which somebody else made: the route uses it all the same.
         let tls = live.get::<Secret>(&name).or_else(|| seen.get::<Secret>(&name)).map(|s| &s.facts);
         status.certificate_not_after = match tls {
-            Some(Facts::Secret(facts)) => facts.certificate.as_ref().and_then(|c| c.as_ref().ok()).map(|c| Time(c.not_after)),
+            Some(Facts::Secret(facts)) => {
+                facts.certificate.as_ref().and_then(|c| c.as_ref().ok()).map(|c| Time(c.not_after))
+            }
             _ => None,
         };
     }
@@ -187,7 +189,11 @@ impl<'a> Server<'a> {
         }
         let fingerprint = credentials.fingerprint(&self.uid, seen);
         let deployment = self.deployment(env, fingerprint)?;
-        Ok(if waits { set.leaving::<Deployment>(&self.name) } else { set.with(&deployment) })
+        Ok(if waits {
+            set.leaving::<Deployment>(&self.name)
+        } else {
+            set.with(&deployment).needing::<Secret>(credentials.name()).needing::<PersistentVolumeClaim>(&self.name)
+        })
     }
 
     fn one_is_enough(&self) -> Problem {
