@@ -29,7 +29,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Outcome = Result<(), Error>;
 
 /// How long anything may take that is waited for.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
@@ -232,7 +232,9 @@ where
         Ok(object) => Ok(object?),
         Err(_) => {
             let mut last = api.get_opt(name).await?;
-            last.iter_mut().for_each(|object| object.managed_fields_mut().clear());
+            if let Some(object) = &mut last {
+                object.managed_fields_mut().clear();
+            }
             Err(format!("{name} is not {what} after {DEADLINE:?}, but {}", serde_json::to_string(&last)?).into())
         }
     }
