@@ -228,16 +228,14 @@ pub async fn until<K>(api: Api<K>, name: &str, what: &str, is: impl Fn(Option<&K
 where
     K: Resource + Known,
 {
-    match tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), name, is)).await {
-        Ok(object) => Ok(object?),
-        Err(_) => {
-            let mut last = api.get_opt(name).await?;
-            if let Some(object) = &mut last {
-                object.managed_fields_mut().clear();
-            }
-            Err(format!("{name} is not {what} after {DEADLINE:?}, but {}", serde_json::to_string(&last)?).into())
-        }
+    if let Ok(object) = tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), name, is)).await {
+        return Ok(object?);
     }
+    let mut last = api.get_opt(name).await?;
+    if let Some(object) = &mut last {
+        object.managed_fields_mut().clear();
+    }
+    Err(format!("{name} is not {what} after {DEADLINE:?}, but {}", serde_json::to_string(&last)?).into())
 }
 
 /// A condition of a `TrackingServer`.
