@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aiscope_operator::api::tracking_server::TrackingServer;
 use aiscope_operator::engine::operator::Operator;
-use aiscope_operator::kinds::Platform;
+use aiscope_operator::kinds::{self, Platform};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -111,7 +111,7 @@ impl Case {
         namespaces.extend(others.iter().map(|&n| n.to_owned()));
         let client = self.testbed.client(&self.agent()).expect("a client");
         let stop = CancellationToken::new();
-        let operator = Operator::new(client, namespaces).with::<TrackingServer>(Arc::new(platform));
+        let operator = kinds::register(Operator::new(client, namespaces), &Arc::new(platform));
         Running { task: tokio::spawn(operator.run(stop.clone())), stop }
     }
 

@@ -1,9 +1,14 @@
 //! PURE: the kinds, one file each: from a resource to its children. Each reads like the table "field -> child".
 
+pub mod easy_service;
 #[cfg(test)]
 mod golden;
 pub mod tracking_server;
 
+use std::sync::Arc;
+
+use crate::api::{EasyService, TrackingServer};
+use crate::engine::operator::Operator;
 use crate::parts::host_allow::private_networks;
 pub use crate::parts::route::Ingress;
 
@@ -22,4 +27,10 @@ impl Default for Platform {
     fn default() -> Self {
         Self { ingress: Ingress::default(), cluster_domain: "cluster.local".into(), pod_networks: private_networks() }
     }
+}
+
+/// Adds every kind to an operator.
+#[must_use]
+pub fn register(operator: Operator, platform: &Arc<Platform>) -> Operator {
+    operator.with::<TrackingServer>(platform.clone()).with::<EasyService>(platform.clone())
 }

@@ -127,11 +127,7 @@ impl<'a> Server<'a> {
     fn read(owner: &'a TrackingServer, seen: &Seen<'_>) -> Result<Self, Blocked> {
         let (spec, name) = (&owner.spec, owner.name_any());
         let invalid = |message: String| Blocked::new(INVALID_SPEC, message);
-        if !is_service_name(&name) {
-            return Err(invalid(format!(
-                "metadata.name {name:?} cannot be the name of a Service; use at most 63 of a-z, 0-9 and -, starting with a letter"
-            )));
-        }
+        service::check_name(&name)?;
         let text = given(spec.url.as_ref()).ok_or_else(|| {
             invalid("spec.url is missing; give the public URL, e.g. https://ml.example.com/team".into())
         })?;
@@ -226,14 +222,6 @@ impl<'a> Server<'a> {
         let root_paths: &[&str] = if self.spec.legacy_root_assets == Some(true) { &ROOT_ASSETS } else { &[] };
         platform.ingress.add(&Route { name: &self.name, port: PORT.0, url: &self.url, tls, root_paths }, set)
     }
-}
-
-/// RFC 1035, which a Service's name must be; then every other child's name and label is legal too.
-fn is_service_name(name: &str) -> bool {
-    name.len() <= 63
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 #[cfg(test)]

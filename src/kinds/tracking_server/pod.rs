@@ -1,22 +1,16 @@
 //! PURE: the pod of a `TrackingServer`: its variables, command and resources.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::backend::{Backend, access_keys};
 use super::{PORT, Server};
 use crate::api::common::given;
-use crate::engine::child::OWNER_LABEL;
-use crate::engine::reason::INVALID_SPEC;
 use crate::engine::workload::Blocked;
 use crate::kinds::Platform;
 use crate::parts::credentials::{Credentials, FINGERPRINT};
 use crate::parts::deployment::{self, Replace};
 use crate::parts::host_allow;
-use crate::parts::quantity::{Quantity, canonical_resources};
 
 /// The volume's name in the pod: deployed pods have it, spelling included.
 const DATA: (&str, &str) = ("trackingserver-sqllite-data", "/mlflow");
@@ -89,7 +83,7 @@ impl Server<'_> {
             name: self.name.clone(),
             replicas: if single { self.size.min(1) } else { self.size },
             selector: self.selector(),
-            labels: BTreeMap::from([(OWNER_LABEL.to_owned(), self.uid.clone())]),
+            owner: self.uid.clone(),
             annotations: fingerprint.map(|print| (FINGERPRINT.to_owned(), print)).into_iter().collect(),
             replace: if single { Replace::OldFirst } else { Replace::NewFirst },
             progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(600),
@@ -117,24 +111,8 @@ impl Server<'_> {
     fn resources(&self) -> Result<ResourceRequirements, Blocked> {
         let workers = i64::from(self.spec.workers.unwrap_or(1));
         let mebibytes = 512 + 256 * (workers - 1) + if self.spec.job_execution == Some(true) { 1024 } else { 0 };
-        let memory = |mebibytes: i64| {
-            let text = format!("{mebibytes}Mi");
-            Text(Quantity::parse(&text).map_or(text, |q| q.canonical()))
-        };
-        let given = canonical_resources(self.spec.resources.clone().unwrap_or_default()).map_err(|field| {
-            Blocked::new(INVALID_SPEC, format!("spec.resources.{field} is not a quantity; write e.g. 500m or 2Gi"))
-        })?;
-        // All or nothing: a default request above a given limit would be refused.
-        if [&given.limits, &given.requests].into_iter().flatten().any(|list| !list.is_empty()) {
-            return Ok(given);
-        }
-        Ok(ResourceRequirements {
-            requests: Some(BTreeMap::from([
-                ("cpu".to_owned(), Text("100m".into())),
-                ("memory".to_owned(), memory(mebibytes)),
-            ])),
-            limits: Some(BTreeMap::from([("memory".to_owned(), memory(2 * mebibytes))])),
-            ..given
-        })
+        let (request, limit) = (format!("{mebibytes}Mi"), format!("{}Mi", 2 * mebibytes));
+        let requests = [("cpu", "100m"), ("memory", request.as_str())];
+        deployment::resources(self.spec.resources.as_ref(), &requests, &[("memory", &limit)])
     }
 }
