@@ -7,7 +7,7 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::engine::child::{ChildSet, Desired, Want, stamp};
+use crate::engine::child::{ChildSet, Desired, stamp};
 use crate::engine::claims::Conflict;
 use crate::engine::summary::summarize;
 use crate::engine::workload::{Blocked, Observed, Seen, Workload};
@@ -59,10 +59,7 @@ pub fn observed<W: Workload>(manifest: &Value) -> Option<Observed> {
 
 /// The objects of a set, in apply order.
 pub fn objects(set: &ChildSet<Desired>) -> impl Iterator<Item = &DynamicObject> {
-    set.items.iter().filter_map(|child| match &child.want {
-        Want::Stands(object) | Want::Retained(object) => Some(&**object),
-        Want::Stays => None,
-    })
+    set.items.iter().filter_map(Desired::object)
 }
 
 /// Several documents in one text, each behind `---`.

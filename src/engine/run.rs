@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ApiResource;
@@ -27,7 +26,7 @@ use super::plan::{Found, Plan, Settled, Step, plan};
 use super::queue::{Key, Queue};
 use super::status::judge;
 use super::watch::{Watch, follow};
-use super::workload::{Blocked, Observed, Problem, Seen, Weight, Workload};
+use super::workload::{Blocked, Observed, Problem, Ref, Seen, Weight, Workload};
 
 /// A reconcile that takes longer is given up and tried again.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -80,6 +79,8 @@ struct Outcome {
     wrote: bool,
     /// Something failed that only another try can mend.
     retry: bool,
+    /// A value was made up; what uses it was held back until the next decision.
+    minted: bool,
 }
 
 impl<W: Workload> Wake for Controller<W> {
@@ -128,8 +129,7 @@ impl<W: Workload> Controller<W> {
             let on = move |said| controller.said(&there, scope.as_deref(), said);
             watches.spawn(follow(cluster.client.clone(), watch, cluster.kick(&ar), on));
         }
-        let mut kinds = W::owns();
-        kinds.push(ApiResource::erase::<Secret>(&()));
+        let kinds = [W::owns(), W::refers()].concat();
         tokio::select! {
             () = stop.cancelled() => return,
             () = cluster.listed(&kinds) => {}
@@ -239,6 +239,9 @@ impl<W: Workload> Controller<W> {
             }
         };
         let outcome = self.attempt(cluster, &resource, &desired).await;
+        if outcome.minted {
+            return Ok(Next::Settled(Some(Duration::ZERO)));
+        }
         let problems = [desired.problems.as_slice(), &outcome.problems, &self.judge(cluster, &resource, &outcome.live)];
         let problems = problems.concat();
         let report = Report { seen, live: Some(outcome.live), problems, wrote: outcome.wrote };
@@ -250,8 +253,7 @@ impl<W: Workload> Controller<W> {
     fn view(&self, cluster: &Cluster, resource: &W) -> View {
         let (namespace, name) = (resource.namespace().unwrap_or_default(), resource.name_any());
         let cache = cluster.cache();
-        let secrets = ApiResource::erase::<Secret>(&());
-        let named = resource.refs().into_iter().map(|name| (secrets.clone(), name));
+        let named = resource.refs().into_iter().map(|Ref { ar, name }| (ar, name));
         let namesakes = W::owns().into_iter().map(|ar| (ar, name.clone()));
         let mut objects: Vec<Observed> = Vec::new();
         for (ar, name) in named.chain(namesakes) {
@@ -276,12 +278,16 @@ impl<W: Workload> Controller<W> {
     /// Plans and acts until nothing is left to do, and looks again when an object was not what the cache said.
     async fn attempt(&self, cluster: &Cluster, resource: &W, desired: &ChildSet<Desired>) -> Outcome {
         let namespace = resource.namespace().unwrap_or_default();
-        let mut outcome = Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false };
+        let mut outcome =
+            Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false, minted: false };
         for round in 1..=ROUNDS {
             let todo = self.plan(cluster, resource, desired);
             outcome.problems.clone_from(&todo.problems);
             match self.act(cluster, &namespace, &todo, &mut outcome).await {
-                Ok(()) => break,
+                Ok(()) => {
+                    outcome.minted = todo.mints();
+                    break;
+                }
                 Err(error) if error.is_surprise() && round < ROUNDS => {}
                 Err(error) => {
                     outcome.problems.push(error.problem());
@@ -303,7 +309,7 @@ impl<W: Workload> Controller<W> {
             plan(resource, desired, find, cache.owned(&uid, &namespace))
         };
         let address = |kind: &str, name: &str| -> Address { (kind.into(), namespace.as_str().into(), name.into()) };
-        let mut interests: BTreeSet<Address> = resource.refs().iter().map(|name| address("Secret", name)).collect();
+        let mut interests: BTreeSet<Address> = resource.refs().iter().map(|r| address(&r.ar.kind, &r.name)).collect();
         if !plan.problems.is_empty() {
             interests.extend(desired.items.iter().map(|d| address(&d.ar.kind, &d.name)));
         }
@@ -334,13 +340,14 @@ impl<W: Workload> Controller<W> {
     }
 
     async fn step(&self, cluster: &Cluster, namespace: &str, step: &Step) -> Result<(), Error> {
-        let (Step::Create(object, ar) | Step::Apply(object, ar, _) | Step::TakeOver(object, ar, _)) = step;
+        let (object, ar) = step.target();
         let name = object.name_any();
         match act::perform(&cluster.client, namespace, step, &cluster.legacy).await {
             Ok(applied) => {
                 let summary = cluster.learn(ar, &applied, true);
                 let desired = digest::of_desired(object);
-                if let Some(live) = summary.digest.filter(|live| *live != desired) {
+                let live = summary.digest.filter(|live| *live != desired && !matches!(step, Step::Mint(..)));
+                if let Some(live) = live {
                     cluster.cache().settle(ar, namespace, &name, Settled { desired, live });
                 }
                 Ok(())

@@ -11,6 +11,7 @@ use super::certificate::Certificate;
 use super::child::{MANAGER, OWNER_LABEL, RETAINED_ANNOTATION};
 use super::claims::{self, Claim};
 use super::digest::{self, Digest};
+use super::workload::Offer;
 
 /// What is kept of an object: a few hundred bytes, whatever its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub enum Facts {
     Secret(Box<SecretFacts>),
     /// The URL space that a route of any kind serves.
     Route(Box<[Claim]>),
+    /// What a resource offers to those that refer to it.
+    Offer(Box<Offer>),
 }
 
 /// A Deployment's progress, as `kubectl rollout status` judges it.

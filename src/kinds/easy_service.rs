@@ -77,7 +77,7 @@ impl EasyService {
             resources: Some(deployment::resources(self.spec.resources.as_ref(), &[], &[])?),
             ..Container::default()
         };
-        let parts = deployment::Parts {
+        let whole = deployment::Parts {
             name: name.into(),
             replicas: self.spec.size,
             selector: selector(name),
@@ -87,7 +87,7 @@ impl EasyService {
             progress_deadline_seconds: 600,
             pod: PodSpec { containers: vec![container], ..PodSpec::default() },
         };
-        Ok(parts.build())
+        Ok(whole.build())
     }
 }
 

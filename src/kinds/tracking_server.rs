@@ -11,7 +11,7 @@
 mod backend;
 mod pod;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{EnvVar, PersistentVolumeClaim, Secret, Service};
@@ -27,8 +27,8 @@ use crate::engine::child::{ChildSet, Desired, Live, NO_UID};
 use crate::engine::claims::Claim;
 use crate::engine::reason::{INVALID_SPEC, ROUTE_CONFLICT};
 use crate::engine::summary::Facts;
-use crate::engine::workload::{Blocked, Legacy, Problem, Seen, Weight, Workload};
-use crate::parts::credentials::Credentials;
+use crate::engine::workload::{Blocked, Legacy, Offer, Problem, Ref, Seen, Weight, Workload};
+use crate::parts::credentials::{Credentials, Source};
 use crate::parts::route::{self, Route};
 use crate::parts::service;
 use crate::parts::tls::Tls;
@@ -54,11 +54,23 @@ impl Workload for TrackingServer {
         kinds
     }
 
-    fn refs(&self) -> BTreeSet<String> {
+    fn refs(&self) -> Vec<Ref> {
         let credentials = self.spec.credentials_secret_ref.as_ref().map(|r| &r.name);
         let backend = self.spec.backend_uri_secret_ref.as_ref().map(|r| &r.name);
         let names = [given(credentials), given(backend)];
-        names.into_iter().flatten().map(Into::into).chain([self.name_any()]).collect()
+        names.into_iter().flatten().map(Into::into).chain([self.name_any()]).map(Ref::to::<Secret>).collect()
+    }
+
+    fn offer(&self) -> Offer {
+        let (name, namespace) = (self.name_any(), self.namespace().unwrap_or_default());
+        let uri = ("MLFLOW_TRACKING_URI".to_owned(), format!("http://{name}.{namespace}.svc:{}", PORT.1));
+        let store = given(self.spec.s3_endpoint_url.as_ref());
+        let store = store.map(|url| ("MLFLOW_S3_ENDPOINT_URL".to_owned(), url.to_owned()));
+        let keys = backend::access_keys(&self.spec).into_iter().map(|(variable, source)| match source {
+            Source::Inline(_) => (variable.to_owned(), (environment_secret(&name), variable.to_owned())),
+            Source::Reference { secret, key } => (variable.to_owned(), (secret, key)),
+        });
+        Offer { plain: [uri].into_iter().chain(store).collect(), secret: keys.collect() }
     }
 
     fn claim(&self, platform: &Platform) -> Option<Claim> {
@@ -76,7 +88,7 @@ impl Workload for TrackingServer {
         let certificate = (given(self.spec.cert.as_ref()), Sensitive::given(self.spec.key.as_ref()));
         let tls = Tls::decide(self, &server.name, certificate, &server.url.host, seen);
         let secret = tls.served.clone();
-        let mut credentials = Credentials::new(format!("{}-env", server.name));
+        let mut credentials = Credentials::new(environment_secret(&server.name));
         let env = server.environment(&mut credentials, platform);
 
         let set = ChildSet::new().with_each(credentials.secret());
@@ -108,6 +120,11 @@ impl Workload for TrackingServer {
     fn legacy() -> Legacy {
         Legacy { finalizers: &["finalizers.aiscope.io/trackingserver"], managers: &["controller-manager"] }
     }
+}
+
+/// The Secret in which inline credentials travel.
+fn environment_secret(name: &str) -> String {
+    format!("{name}-env")
 }
 
 /// A spec that has been understood.
@@ -269,7 +286,7 @@ mod tests {
     #[test]
     fn the_secrets_it_reads_are_the_certificate_and_those_referred_to() {
         let spec = json!({ "credentialsSecretRef": { "name": "store" }, "backendUriSecretRef": { "name": "" } });
-        assert_eq!(server(spec).refs().into_iter().collect::<Vec<_>>(), ["store", "tracker"]);
+        assert_eq!(server(spec).refs(), ["store", "tracker"].map(Ref::to::<Secret>));
     }
 
     #[test]
