@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::engine::child::{ChildSet, Desired, stamp};
 use crate::engine::claims::Conflict;
-use crate::engine::summary::summarize;
+use crate::engine::summary::{Facts, summarize};
 use crate::engine::workload::{Blocked, Observed, Seen, Workload};
+use crate::kinds;
 
 /// The namespace of a manifest that names none.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -53,7 +54,10 @@ pub fn observed<W: Workload>(manifest: &Value) -> Option<Observed> {
     let types = object.types.clone()?;
     let gvk = GroupVersionKind::try_from(&types).ok()?;
     let ar = ApiResource::from_gvk(&gvk);
-    let summary = summarize(&ar, &object, W::legacy().managers);
+    let mut summary = summarize(&ar, &object, W::legacy().managers);
+    if let Some(offer) = kinds::offer(manifest) {
+        summary.facts = Facts::Offer(Box::new(offer));
+    }
     Some(Observed { ar, name: object.name_any(), summary })
 }
 

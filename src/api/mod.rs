@@ -1,20 +1,25 @@
 //! PURE: the users' surface, one file per kind: spec, status, what the API server checks, printer columns. No behaviour.
 
+pub mod code_server;
 pub mod common;
 pub mod easy_service;
+pub mod jupyter_notebook;
 pub mod schema;
 pub mod tracking_server;
+pub mod workspace;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub use code_server::CodeServer;
 pub use easy_service::EasyService;
+pub use jupyter_notebook::JupyterNotebook;
 pub use tracking_server::TrackingServer;
 
 /// Every CRD of this operator, as it is installed and committed below `crds/`.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    [TrackingServer::crd(), EasyService::crd()].map(schema::finish).into()
+    [TrackingServer::crd(), JupyterNotebook::crd(), CodeServer::crd(), EasyService::crd()].map(schema::finish).into()
 }
 
 /// The file of a CRD below `crds/`.

@@ -7,7 +7,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{Format, RenderArgs};
-use crate::api::{EasyService, TrackingServer};
+use crate::api::{CodeServer, EasyService, JupyterNotebook, TrackingServer};
 use crate::engine::workload::{Observed, Workload, describe};
 use crate::kinds::Platform;
 use crate::render;
@@ -64,7 +64,10 @@ fn read(file: &Path) -> Result<Vec<Document>, String> {
 
 /// The children of a document, if it is a resource of one of the kinds.
 fn resource(document: &Document, all: &[Document], platform: &Platform) -> Option<Result<Vec<DynamicObject>, String>> {
-    children::<TrackingServer>(document, all, platform).or_else(|| children::<EasyService>(document, all, platform))
+    children::<TrackingServer>(document, all, platform)
+        .or_else(|| children::<JupyterNotebook>(document, all, platform))
+        .or_else(|| children::<CodeServer>(document, all, platform))
+        .or_else(|| children::<EasyService>(document, all, platform))
 }
 
 /// The children of a document, if it is a resource of this kind.

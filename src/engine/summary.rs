@@ -174,6 +174,7 @@ fn facts(ar: &ApiResource, object: &DynamicObject) -> Facts {
         ("v1", "PersistentVolumeClaim") => Facts::Volume(Box::new(volume(&object.data))),
         ("v1", "Secret") => Facts::Secret(Box::new(secret(&object.data))),
         ("networking.k8s.io/v1", "Ingress") => Facts::Route(claims::of_ingress(&object.data)),
+        ("gateway.networking.k8s.io/v1", "HTTPRoute") => Facts::Route(claims::of_http_route(&object.data)),
         ("traefik.io/v1alpha1", "IngressRoute") => Facts::Route(claims::of_ingress_route(&object.data)),
         _ => Facts::Plain,
     }

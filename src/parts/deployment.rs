@@ -134,13 +134,13 @@ pub fn probed(container: Container, port: &str, path: &str, start_seconds: i32) 
     }
 }
 
-/// What the restricted Pod Security Standard asks of a container, and a read-only root file system.
+/// What the restricted Pod Security Standard asks of a container, and a read-only root file system if it can do with one.
 #[must_use]
-pub fn restricted() -> SecurityContext {
+pub fn restricted(read_only: bool) -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".into()]), add: None }),
-        read_only_root_filesystem: Some(true),
+        read_only_root_filesystem: read_only.then_some(true),
         ..SecurityContext::default()
     }
 }
