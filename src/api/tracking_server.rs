@@ -1,4 +1,5 @@
 //! PURE: `TrackingServer`, an MLflow tracking server. Field names are fixed, spelling included.
+#![allow(clippy::duplicated_attributes, reason = "printer columns share their type")]
 
 use std::collections::BTreeMap;
 

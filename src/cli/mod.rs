@@ -1,0 +1,155 @@
+//! SHELL: the command line.
+
+mod crds;
+mod render;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::kinds::{Ingress, Platform};
+use crate::parts::host_allow::private_networks;
+
+/// Keeps tracking servers and the rest of a machine-learning platform standing on Kubernetes.
+#[derive(Debug, Parser)]
+#[command(name = "aiscope-operator", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the custom resource definitions, or write one file each into a directory.
+    Crds {
+        /// Where to; without it they are printed as one multi-document YAML.
+        dir: Option<PathBuf>,
+    },
+    /// Print what `run` would apply for the resources in some manifests, without a cluster.
+    Render(RenderArgs),
+}
+
+/// Arguments of `render`.
+#[derive(Args, Clone, Debug)]
+pub struct RenderArgs {
+    /// Manifests, any number of documents each; `-` is the standard input. Other objects in them (a Secret, a volume claim)
+    /// count as already there. A resource without metadata.uid is rendered with the all-zero uid.
+    #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How to print.
+    #[arg(short = 'o', long, value_enum, default_value_t = Format::Yaml)]
+    pub output: Format,
+    /// The cluster that it is for.
+    #[command(flatten)]
+    pub platform: PlatformArgs,
+}
+
+/// How to print objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Documents behind `---`.
+    Yaml,
+    /// A `List`.
+    Json,
+}
+
+/// Facts about the cluster, the same for every resource.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub struct PlatformArgs {
+    /// Which ingress controller serves the routes. Changing it removes the other one's routes.
+    #[arg(long, value_enum, env = "AISCOPE_INGRESS", default_value_t = Ingress::Traefik)]
+    pub ingress: Ingress,
+    /// DNS domain of Services: what follows `.svc.` in the names that pods call each other by.
+    #[arg(long, env = "AISCOPE_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
+    pub cluster_domain: String,
+    /// Patterns of addresses by which pods are called directly, e.g. `100.64.*`; a server answers to these as its own
+    /// name. Default: the private networks.
+    #[arg(long = "pod-network", env = "AISCOPE_POD_NETWORKS", value_delimiter = ',', value_name = "PATTERN")]
+    pub pod_networks: Vec<String>,
+}
+
+impl From<PlatformArgs> for Platform {
+    fn from(args: PlatformArgs) -> Self {
+        let PlatformArgs { ingress, cluster_domain, pod_networks } = args;
+        let pod_networks = if pod_networks.is_empty() { private_networks() } else { pod_networks };
+        Self { ingress, cluster_domain, pod_networks }
+    }
+}
+
+/// Arguments of `run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// The cluster that it runs in.
+    #[command(flatten)]
+    pub platform: PlatformArgs,
+    /// Namespaces to look after; may be repeated. Default: all, which needs a `ClusterRole`.
+    #[arg(
+        long = "namespace",
+        short = 'n',
+        env = "AISCOPE_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAMESPACE"
+    )]
+    pub namespaces: Vec<String>,
+    /// How many resources are worked on at the same time. More make a mass change faster and the API server busier.
+    #[arg(long, env = "AISCOPE_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
+    pub concurrency: u16,
+    /// How to write the log.
+    #[arg(long, value_enum, env = "AISCOPE_LOG_FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// What to log: a level, or directives such as `info,aiscope_operator=debug`.
+    #[arg(long, env = "AISCOPE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
+    pub log_level: String,
+}
+
+/// How to write the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Command {
+    /// Does it.
+    pub fn execute(self) -> ExitCode {
+        let outcome = match self {
+            Self::Crds { dir } => crds::print(dir.as_deref()).map(|()| true),
+            Self::Render(args) => render::print(args),
+        };
+        match outcome {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(message) => {
+                eprintln!("{message}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// Prints, and ends quietly when nobody reads on (`| head`).
+fn print(text: &str) -> Result<(), String> {
+    use std::io::{ErrorKind, Write};
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

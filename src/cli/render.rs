@@ -1,0 +1,101 @@
+//! SHELL: `render`.
+
+use std::path::Path;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{Format, RenderArgs};
+use crate::api::TrackingServer;
+use crate::engine::workload::{Observed, Workload, describe};
+use crate::kinds::Platform;
+use crate::render;
+
+/// One document of a manifest, and where it stands.
+struct Document {
+    place: String,
+    value: Value,
+}
+
+/// Prints the children of every resource in the manifests. `false` when one of them has none to print.
+pub(super) fn print(args: RenderArgs) -> Result<bool, String> {
+    let RenderArgs { files, output, platform } = args;
+    let platform = Platform::from(platform);
+    let mut documents = Vec::new();
+    for file in &files {
+        documents.extend(read(file)?);
+    }
+    let (mut children, mut all_understood) = (Vec::new(), true);
+    for document in &documents {
+        match resource(document, &documents, &platform) {
+            Some(Ok(objects)) => children.extend(objects),
+            Some(Err(why)) => {
+                eprintln!("{}: {why}", document.place);
+                all_understood = false;
+            }
+            None => {}
+        }
+    }
+    if children.is_empty() && all_understood {
+        return Err("there is no resource of this operator in the manifests (kind TrackingServer)".into());
+    }
+    let text = match output {
+        Format::Yaml => render::yaml(&children)?,
+        Format::Json => format!("{:#}\n", json!({ "apiVersion": "v1", "kind": "List", "items": children })),
+    };
+    super::print(&text)?;
+    Ok(all_understood)
+}
+
+fn read(file: &Path) -> Result<Vec<Document>, String> {
+    let name = file.display().to_string();
+    let text = if name == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let text = text.map_err(|error| format!("{name}: {error}"))?;
+    let values: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| format!("{name}: {error}"))?;
+    let documents = values.into_iter().enumerate().filter(|(_, value)| !value.is_null());
+    Ok(documents
+        .map(|(at, value)| Document {
+            place: format!("{name}, document {}", at + 1),
+            value: if value.is_object() { render::admitted(value) } else { value },
+        })
+        .collect())
+}
+
+/// The children of a document, if it is a resource of one of the kinds.
+fn resource(document: &Document, all: &[Document], platform: &Platform) -> Option<Result<Vec<DynamicObject>, String>> {
+    let is = |api_version: &str, kind: &str| {
+        document.value["apiVersion"].as_str() == Some(api_version) && document.value["kind"].as_str() == Some(kind)
+    };
+    if is(&TrackingServer::api_version(&()), &TrackingServer::kind(&())) {
+        return Some(children::<TrackingServer>(document, all, platform));
+    }
+    None
+}
+
+fn children<W: Workload<Platform = Platform>>(
+    document: &Document,
+    all: &[Document],
+    platform: &Platform,
+) -> Result<Vec<DynamicObject>, String> {
+    let owner: W = serde_path_to_error::deserialize(&document.value)
+        .map_err(|error| format!("{}: {}: {}", W::kind(&()), error.path(), error.inner()))?;
+    let namespace = &document.value["metadata"]["namespace"];
+    let seen: Vec<Observed> = all
+        .iter()
+        .filter(|other| other.value["metadata"]["namespace"] == *namespace)
+        .filter_map(|other| render::observed::<W>(&other.value))
+        .collect();
+    let set =
+        render::children(&owner, &seen, None, platform, now()).map_err(|b| format!("{}: {b}", describe(&owner)))?;
+    for problem in &set.problems {
+        eprintln!("{}: {}: {}: {}", document.place, describe(&owner), problem.reason, problem.message);
+    }
+    Ok(render::objects(&set).cloned().collect())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge: a certificate is judged by today's date")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,10 @@
+//! argv only: `aiscope-operator crds | render`.
+
+use std::process::ExitCode;
+
+use aiscope_operator::cli::Cli;
+use clap::Parser;
+
+fn main() -> ExitCode {
+    Cli::parse().command.execute()
+}
