@@ -70,7 +70,8 @@ pub async fn install_crds(testbed: &Testbed) -> Outcome {
     for crd in aiscope_operator::api::crds() {
         let name = crd.name_any();
         api.patch(&name, &PatchParams::apply("tester").force(), &Patch::Apply(&crd)).await?;
-        tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), &name, conditions::is_crd_established())).await??;
+        tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), &name, conditions::is_crd_established()))
+            .await??;
     }
     Ok(())
 }
@@ -153,7 +154,9 @@ impl Case {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Known,
     {
-        until(self.all(), name, what, move |object: Option<&K>| object.is_some_and(&is)).await?.ok_or(format!("{name} is gone").into())
+        until(self.all(), name, what, move |object: Option<&K>| object.is_some_and(&is))
+            .await?
+            .ok_or(format!("{name} is gone").into())
     }
 
     /// Waits until an object is gone.

@@ -46,7 +46,8 @@ async fn skipped_exactly_when_noop() -> Outcome {
             let judged = timeless(&live) == timeless(&after);
             let ours = is_noop(&summarize(&live, &[]), Some(settled), digest::of_desired(&wanted));
             if judged != ours {
-                let context = format!("{} round {round}: the server says no-op is {judged}, we say {ours}", sample.ar.kind);
+                let context =
+                    format!("{} round {round}: the server says no-op is {judged}, we say {ours}", sample.ar.kind);
                 return Err(format!("{context}\nwanted {wanted:#?}\nlive {live:#?}\nafter {after:#?}").into());
             }
             if judged { noops += 1 } else { changes += 1 }
@@ -74,7 +75,12 @@ async fn apply(api: &Api<DynamicObject>, wanted: &DynamicObject) -> Result<Settl
 }
 
 /// Somebody else's write: a merge patch (`kubectl edit`), or a part of what we want taken over by force.
-async fn edit(api: &Api<DynamicObject>, sample: &Sample, wanted: &DynamicObject, chance: &mut fastrand::Rng) -> Outcome {
+async fn edit(
+    api: &Api<DynamicObject>,
+    sample: &Sample,
+    wanted: &DynamicObject,
+    chance: &mut fastrand::Rng,
+) -> Outcome {
     let patch = &sample.edits[chance.usize(..sample.edits.len())];
     if let Some(applied) = patch.get("apply") {
         let mut body = applied.clone();
@@ -166,7 +172,8 @@ fn deployment() -> Sample {
 }
 
 fn service() -> Sample {
-    let ports = |ports: Value, type_: &str| json!({ "spec": { "type": type_, "selector": { "app": "it" }, "ports": ports } });
+    let ports =
+        |ports: Value, type_: &str| json!({ "spec": { "type": type_, "selector": { "app": "it" }, "ports": ports } });
     let server = json!({ "name": "server", "port": 5000, "targetPort": "server", "protocol": "TCP" });
     let extra = json!({ "name": "extra", "port": 6000, "targetPort": 6000, "protocol": "TCP" });
     Sample {
@@ -219,9 +226,7 @@ fn claim() -> Sample {
 }
 
 fn ingress() -> Sample {
-    let path = |path: &str| {
-        json!({ "path": path, "pathType": "Prefix", "backend": { "service": { "name": "it", "port": { "name": "server" } } } })
-    };
+    let path = |path: &str| json!({ "path": path, "pathType": "Prefix", "backend": { "service": { "name": "it", "port": { "name": "server" } } } });
     let rules = |paths: Value, annotations: Value| {
         json!({
             "metadata": { "annotations": annotations },
@@ -245,9 +250,7 @@ fn ingress() -> Sample {
 }
 
 fn ingress_route() -> Sample {
-    let route = |rule: &str, middlewares: Value| {
-        json!({ "kind": "Rule", "match": rule, "services": [{ "name": "it", "port": "server" }], "middlewares": middlewares })
-    };
+    let route = |rule: &str, middlewares: Value| json!({ "kind": "Rule", "match": rule, "services": [{ "name": "it", "port": "server" }], "middlewares": middlewares });
     let routes = |routes: Value, tls: Value| json!({ "spec": { "entryPoints": ["websecure", "web"], "routes": routes, "tls": tls } });
     let (a, b) = (route("Host(\"a\")", json!([{ "name": "it" }])), route("Host(\"b\")", json!([])));
     Sample {

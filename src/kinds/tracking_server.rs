@@ -98,7 +98,9 @@ impl Workload for TrackingServer {
         // Also that of a Secret which somebody else made: the route uses it all the same.
         let tls = live.get::<Secret>(&name).or_else(|| seen.get::<Secret>(&name)).map(|s| &s.facts);
         status.certificate_not_after = match tls {
-            Some(Facts::Secret(facts)) => facts.certificate.as_ref().and_then(|c| c.as_ref().ok()).map(|c| Time(c.not_after)),
+            Some(Facts::Secret(facts)) => {
+                facts.certificate.as_ref().and_then(|c| c.as_ref().ok()).map(|c| Time(c.not_after))
+            }
             _ => None,
         };
     }

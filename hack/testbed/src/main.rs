@@ -1,5 +1,7 @@
 //! `cargo testbed`: a real Kubernetes on this machine.
 
+mod more;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -49,6 +51,8 @@ enum Action {
         #[arg(long, value_enum, default_value_t = Node::Auto)]
         node: Node,
     },
+    #[command(flatten)]
+    More(more::More),
 }
 
 #[derive(clap::Args)]
@@ -94,6 +98,7 @@ async fn act(action: Action) -> Result<String, Error> {
         Action::Kubeconfig(which) => Ok(Testbed::attach(&which.name)?.kubeconfig().display().to_string()),
         Action::Status => Ok(table(&testbed::status()?)),
         Action::Prepare { node } => testbed::prepare(node).await.map(|()| String::new()),
+        Action::More(more) => more::act(more).await,
     }
 }
 
