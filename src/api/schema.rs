@@ -1,7 +1,7 @@
 //! PURE: what the derive macros cannot say about a CRD's schema.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
@@ -17,6 +17,7 @@ pub fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         let root = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut());
         let Some(properties) = root.and_then(|r| r.properties.as_mut()) else { continue };
+        properties.iter_mut().for_each(|(_, field)| without_defaults(field));
         if let Some(status) = properties.get_mut("status") {
             status.default = Some(JSON(json!({ "observedGeneration": -1 })));
         }
@@ -32,17 +33,24 @@ pub fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 
 fn without_descriptions(schema: &mut JSONSchemaProps) {
     schema.description = None;
-    schema.properties.iter_mut().flatten().for_each(|(_, child)| without_descriptions(child));
+    each_below(schema, without_descriptions);
+}
+
+/// A default that the API server writes into a spec is a difference to every GitOps tool.
+fn without_defaults(schema: &mut JSONSchemaProps) {
+    schema.default = None;
+    each_below(schema, without_defaults);
+}
+
+fn each_below(schema: &mut JSONSchemaProps, visit: fn(&mut JSONSchemaProps)) {
+    schema.properties.iter_mut().flatten().for_each(|(_, child)| visit(child));
     match schema.items.as_mut() {
-        Some(JSONSchemaPropsOrArray::Schema(item)) => without_descriptions(item),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(without_descriptions),
+        Some(JSONSchemaPropsOrArray::Schema(item)) => visit(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(visit),
         None => {}
     }
-    if let Some(k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrBool::Schema(
-        more,
-    )) = schema.additional_properties.as_mut()
-    {
-        without_descriptions(more);
+    if let Some(JSONSchemaPropsOrBool::Schema(more)) = schema.additional_properties.as_mut() {
+        visit(more);
     }
 }
 

@@ -48,6 +48,7 @@ pub const URL_PATTERN: &str =
 pub struct TrackingServerSpec {
     /// Replicas; 0 stops it, unset means 1. More than one needs a database server and no volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub size: Option<i32>,
     /// Container image.
     #[serde(default, skip_serializing_if = "Option::is_none")]

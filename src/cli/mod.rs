@@ -117,6 +117,7 @@ pub enum LogFormat {
 
 impl Command {
     /// Does it.
+    #[must_use]
     pub fn execute(self) -> ExitCode {
         let outcome = match self {
             Self::Crds { dir } => crds::print(dir.as_deref()).map(|()| true),

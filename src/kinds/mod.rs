@@ -1,5 +1,7 @@
 //! PURE: the kinds, one file each: from a resource to its children. Each reads like the table "field -> child".
 
+#[cfg(test)]
+mod golden;
 pub mod tracking_server;
 
 use crate::parts::host_allow::private_networks;

@@ -231,3 +231,23 @@ fn is_service_name(name: &str) -> bool {
         && !name.ends_with('-')
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::golden;
+
+    #[test]
+    fn every_case_gives_the_children_on_record() {
+        golden::check::<TrackingServer>("tracking_server");
+    }
+
+    #[test]
+    fn nothing_secret_is_shown_by_debug() {
+        let spec =
+            r#"{"aws_access_key": "AKIA", "aws_secret_key": "hunter2", "key": "hunter2", "backend_uri": "hunter2"}"#;
+        let spec: TrackingServerSpec = serde_json::from_str(spec).unwrap();
+        let shown = format!("{:?}", TrackingServer::new("a", spec));
+        assert!(!shown.contains("hunter2") && !shown.contains("AKIA"), "{shown}");
+    }
+}

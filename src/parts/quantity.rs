@@ -50,7 +50,7 @@ impl Ord for Quantity {
 }
 
 impl Quantity {
-    /// Reads a quantity; `None` when it is none, or has more than 19 significant digits.
+    /// Reads a quantity; `None` when it is none, or has more digits than any sensible one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
@@ -67,11 +67,12 @@ impl Quantity {
         let fraction = fraction.trim_end_matches('0');
         let digits = format!("{whole}{fraction}");
         let digits = digits.trim_start_matches('0');
-        if digits.len() > 19 || fraction.len() > 40 {
+        let (form, binary, exponent) = read_suffix(suffix)?;
+        // What cannot overflow below; a canonical form is within.
+        if digits.len() > if binary == 0 { 28 } else { 19 } || fraction.len() > 40 {
             return None;
         }
         let mantissa: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
-        let (form, binary, exponent) = read_suffix(suffix)?;
         let shift = exponent + 9 - i32::try_from(fraction.len()).ok()?;
         let nanos = scaled(mantissa << binary, shift).min(MAX);
         Some(Self { nanos: if negative { -nanos } else { nanos }, form })

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::error::{Error, log_tail};
-use crate::keeper::{Keeper, Program};
+use crate::keeper::{Ending, Keeper, Program};
 use crate::pki::{self, Authority};
 use crate::plan::Plan;
 use crate::supervisor::progress;
@@ -129,7 +129,7 @@ async fn await_ready(plan: &Plan, keeper: &Mutex<Keeper>, client: &kube::Client)
 pub(crate) fn program(plan: &Plan, name: &str, flags: Vec<String>) -> Program {
     let mut argv = vec![plan.tool(name)];
     argv.extend(flags);
-    Program { name: name.to_owned(), argv, env: BTreeMap::new(), log: plan.log(name), expendable: true }
+    Program { name: name.to_owned(), argv, env: BTreeMap::new(), log: plan.log(name), ending: Ending::Kill }
 }
 
 fn etcd_program(plan: &Plan, ports: &Ports) -> Program {

@@ -25,9 +25,18 @@ pub(crate) struct Program {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub log: PathBuf,
-    /// Killed at once instead of asked: for what has nothing to put in order.
-    #[serde(default)]
-    pub expendable: bool,
+    pub ending: Ending,
+}
+
+/// How a program is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ending {
+    /// At once: it has nothing to put in order.
+    Kill,
+    /// It is asked, and killed when it takes too long.
+    Terminate,
+    /// The same for PostgreSQL, which otherwise waits for its clients to leave.
+    Interrupt,
 }
 
 struct Kept {
@@ -83,11 +92,17 @@ impl Keeper {
     /// Stops them all: first those that came last and depend on the others, then everything else at once.
     pub(crate) async fn stop_all(&mut self) {
         let (expendable, careful): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.kept).into_iter().partition(|kept| kept.program.expendable);
+            std::mem::take(&mut self.kept).into_iter().partition(|kept| kept.program.ending == Ending::Kill);
         stop(careful).await;
         stop(expendable).await;
         for dependant in std::mem::take(&mut self.dependants) {
-            dependant.ended(GRACE).await;
+            let deadline = Instant::now() + GRACE;
+            while dependant.alive() && Instant::now() < deadline {
+                // A process namespace ends only when its last dead process is buried, and those that were entered from
+                // outside are ours to bury. All of our own children were waited for above.
+                while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         }
     }
 
@@ -100,7 +115,12 @@ impl Keeper {
 /// TERM, wait, KILL; all in parallel.
 async fn stop(mut programs: Vec<Kept>) {
     for kept in &programs {
-        signal(kept, if kept.program.expendable { Signal::KILL } else { Signal::TERM });
+        let asked = match kept.program.ending {
+            Ending::Kill => Signal::KILL,
+            Ending::Terminate => Signal::TERM,
+            Ending::Interrupt => Signal::INT,
+        };
+        signal(kept, asked);
     }
     let deadline = Instant::now() + GRACE;
     for kept in &mut programs {

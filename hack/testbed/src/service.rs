@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::control::{self, Ask};
 use crate::error::{Error, log_tail};
-use crate::keeper::Program;
+use crate::keeper::{Ending, Program};
 use crate::plan::Plan;
 use crate::state;
 
@@ -39,9 +39,9 @@ impl Service {
     }
 
     /// Has it started by the supervisor.
-    pub(crate) fn start(&self, argv: Vec<String>, env: &[(&str, String)]) -> Result<(), Error> {
+    pub(crate) fn start(&self, argv: Vec<String>, env: &[(&str, String)], ending: Ending) -> Result<(), Error> {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let program = Program { name: self.name.clone(), argv, env, log: self.log.clone(), expendable: false };
+        let program = Program { name: self.name.clone(), argv, env, log: self.log.clone(), ending };
         control::ask(&self.testbed, &Ask::Start(Box::new(program)))
     }
 

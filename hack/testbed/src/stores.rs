@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{command, run};
 use crate::error::Error;
+use crate::keeper::Ending;
 use crate::progress::Step;
 use crate::service::{Service, http_status};
 use crate::{Testbed, binaries, machine, state};
@@ -107,7 +108,7 @@ impl Testbed {
             "posix".to_owned(),
             s3.service.dir.display().to_string(),
         ];
-        s3.service.start(argv, &[])?;
+        s3.service.start(argv, &[], Ending::Terminate)?;
         s3.service.ready(async || http_status(s3.address, "/health").await == Some(200)).await?;
         Ok(s3)
     }
@@ -163,7 +164,7 @@ impl Postgres {
             format!("-cunix_socket_directories={data}"),
             "-cfsync=off".to_owned(),
         ];
-        self.service.start(self.as_postgres(server.to_vec()), &[])?;
+        self.service.start(self.as_postgres(server.to_vec()), &[], Ending::Interrupt)?;
         let client = |program: &str| {
             let mut client = command(programs.join(program));
             client.args(["--host", &self.address.ip().to_string(), "--port", &self.address.port().to_string()]);

@@ -65,6 +65,8 @@ fn init() -> i32 {
 fn supervise(dir: PathBuf) -> i32 {
     // Fails only when this is a session's leader already, which is as good.
     let _ = rustix::process::setsid();
+    // Orphans of a node's programs come to us, so that they are buried at once; see `Keeper::stop_all`.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Some(runtime) = runtime() else { return 1 };
     let result = runtime.block_on(run(&dir));
     // A thread may still be reading standard input, which may never end.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::command::{command, run};
 use crate::error::Error;
+use crate::keeper::Ending;
 use crate::progress::Step;
 use crate::service::{Service, http_status};
 use crate::{Testbed, binaries, ports};
@@ -98,7 +99,7 @@ impl Testbed {
         let mut argv = vec![program.display().to_string()];
         argv.extend(flags(&traefik, &options));
         let kubeconfig = self.kubeconfig().display().to_string();
-        traefik.service.start(argv, &[("KUBECONFIG", kubeconfig)])?;
+        traefik.service.start(argv, &[("KUBECONFIG", kubeconfig)], Ending::Terminate)?;
         traefik.service.ready(async || http_status(api_address(api), "/ping").await == Some(200)).await?;
         Ok(traefik)
     }

@@ -77,3 +77,39 @@ fn ingress(route: &Route<'_>, name: &str, paths: &[(&str, &str)], annotations: &
         status: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::claims::of_ingress;
+    use crate::parts::url::PublicUrl;
+
+    proptest! {
+        #[test]
+        fn an_ingress_serves_the_part_that_is_claimed_and_nothing_beside_it(
+            path in prop_oneof!["(/\\PC{0,12}){0,3}", "(/[a-zA-Z0-9._~+:@,=!-]{1,8}){0,3}"]
+        ) {
+            let Ok(url) = PublicUrl::parse(&format!("http://ml.example.com{path}")) else { return Ok(()) };
+            let route = Route { name: "a", port: "server", url: &url, tls: None, root_paths: &[] };
+            let made = ingresses(&route);
+            let mut matching = 0;
+            for ingress in &made {
+                let spec = serde_json::json!({ "spec": ingress.spec });
+                let claims = of_ingress(&spec);
+                prop_assert_eq!(&*claims, &[url.claim()]);
+                let pattern = spec["spec"]["rules"][0]["http"]["paths"][0]["path"].as_str().unwrap();
+                let regex = regex::Regex::new(&format!("^{pattern}")).unwrap();
+                let prefix = url.prefix();
+                matching += usize::from(regex.is_match(&format!("{prefix}/"))) + usize::from(regex.is_match(&prefix));
+                if !prefix.is_empty() {
+                    let beside = format!("{}x/y", prefix);
+                    prop_assert!(!regex.is_match(&beside), "{} matches {}", pattern, beside);
+                }
+            }
+            // The whole host is one path, which an empty text does not match; a prefix has one for each of its two forms.
+            prop_assert_eq!(matching, made.len());
+        }
+    }
+}

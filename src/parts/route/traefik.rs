@@ -157,3 +157,105 @@ fn matcher(route: &Route<'_>) -> String {
 fn host(route: &Route<'_>) -> String {
     format!(r#"Host("{}")"#, route.url.host)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::claims::of_ingress_route;
+    use crate::parts::url::PublicUrl;
+
+    /// What a rule matches, as Traefik reads it: matchers with quoted arguments, `&&` before `||`, parentheses.
+    #[derive(Debug, PartialEq)]
+    enum Expression {
+        Matcher(String, String),
+        All(Vec<Expression>),
+        Any(Vec<Expression>),
+    }
+
+    /// Reads alternatives; `None` when the text is not a rule. Leaves what follows.
+    fn any(text: &str) -> Option<(Expression, &str)> {
+        let (first, mut rest) = all(text)?;
+        let mut found = vec![first];
+        while let Some(after) = rest.trim_start().strip_prefix("||") {
+            let (next, left) = all(after)?;
+            found.push(next);
+            rest = left;
+        }
+        Some((if found.len() == 1 { found.remove(0) } else { Expression::Any(found) }, rest))
+    }
+
+    fn all(text: &str) -> Option<(Expression, &str)> {
+        let (first, mut rest) = one(text)?;
+        let mut found = vec![first];
+        while let Some(after) = rest.trim_start().strip_prefix("&&") {
+            let (next, left) = one(after)?;
+            found.push(next);
+            rest = left;
+        }
+        Some((if found.len() == 1 { found.remove(0) } else { Expression::All(found) }, rest))
+    }
+
+    fn one(text: &str) -> Option<(Expression, &str)> {
+        let text = text.trim_start();
+        if let Some(inner) = text.strip_prefix('(') {
+            let (expression, rest) = any(inner)?;
+            return Some((expression, rest.trim_start().strip_prefix(')')?));
+        }
+        let (name, rest) = text.split_once("(\"")?;
+        let (argument, rest) = rest.split_once('"')?;
+        let plain = !name.is_empty() && name.chars().all(char::is_alphanumeric) && !argument.contains('\\');
+        plain.then(|| Some((Expression::Matcher(name.into(), argument.into()), rest.strip_prefix(')')?)))?
+    }
+
+    fn route(url: &PublicUrl) -> Route<'_> {
+        Route { name: "a", port: "server", url, tls: None, root_paths: &[] }
+    }
+
+    fn redirect(url: &PublicUrl) -> (regex::Regex, String) {
+        let all = middlewares(&route(url));
+        let spec = all.into_iter().find_map(|m| m.spec.redirect_regex).unwrap();
+        (regex::Regex::new(&spec.regex).unwrap(), spec.replacement)
+    }
+
+    #[test]
+    fn the_missing_slash_is_added_and_the_query_kept() {
+        let url = PublicUrl::parse("https://ml.example.com/team/a.b").unwrap();
+        let (regex, replacement) = redirect(&url);
+        let to = |from: &str| regex.replace(from, replacement.as_str()).into_owned();
+        assert_eq!(to("http://10.0.0.1:32080/team/a.b"), "/team/a.b/");
+        assert_eq!(to("https://ml.example.com/team/a.b?x=1&y=/"), "/team/a.b/?x=1&y=/");
+        for other in ["https://h/team/a.b/", "https://h/team/a.bc", "https://h/team/axb", "https://h/x/team/a.b"] {
+            assert!(!regex.is_match(other), "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_changes_what_a_rule_consists_of(
+            host in prop_oneof!["\\PC{1,16}", "[a-z.`\"\\\\()|&]{1,16}", "[a-zA-Z0-9.-]{1,16}"],
+            path in prop_oneof!["(/\\PC{0,12}){0,3}", "(/[a-z`\"\\\\()|& .+$%-]{0,8}){0,3}", "(/[a-zA-Z0-9._~+:@,=!-]{0,8}){0,3}"]
+        ) {
+            let Ok(url) = PublicUrl::parse(&format!("http://{host}{path}")) else { return Ok(()) };
+            let made = ingress_route(&route(&url));
+            prop_assert_eq!(made.spec.routes.len(), 1);
+            let rule = &made.spec.routes[0].matcher;
+            let Some((read, "")) = any(rule) else { return Err(TestCaseError::fail(rule.clone())) };
+            let matcher = |name: &str, argument: String| Expression::Matcher(name.into(), argument);
+            let (host, prefix) = (matcher("Host", url.host.clone()), url.prefix());
+            let wanted = if prefix.is_empty() { host } else {
+                let paths = vec![matcher("Path", prefix.clone()), matcher("PathPrefix", format!("{prefix}/"))];
+                Expression::All(vec![host, Expression::Any(paths)])
+            };
+            prop_assert_eq!(read, wanted);
+            let claims = of_ingress_route(&serde_json::json!({ "spec": made.spec }));
+            prop_assert_eq!(&*claims, &[url.claim()]);
+            if !prefix.is_empty() {
+                let (regex, _) = redirect(&url);
+                prop_assert!(regex.is_match(&format!("https://h:1{prefix}?q")), "{}", regex);
+                prop_assert!(!regex.is_match(&format!("https://h:1{prefix}x")), "{}", regex);
+            }
+        }
+    }
+}
