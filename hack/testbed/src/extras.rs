@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::control::{self, Ask};
 use crate::error::Error;
-use crate::keeper::Program;
+use crate::keeper::{Ending, Program};
 use crate::pki::Authority;
 use crate::{Testbed, Traefik, state};
 
@@ -42,7 +42,7 @@ impl Testbed {
     pub fn keep(&self, name: &str, argv: Vec<String>) -> Result<PathBuf, Error> {
         let log = self.plan.log(name);
         let env = [("KUBECONFIG".to_owned(), self.kubeconfig().display().to_string())].into();
-        let program = Program { name: name.to_owned(), argv, env, log: log.clone(), expendable: false };
+        let program = Program { name: name.to_owned(), argv, env, log: log.clone(), ending: Ending::Terminate };
         control::ask(self.dir(), &Ask::Start(Box::new(program)))?;
         Ok(log)
     }
