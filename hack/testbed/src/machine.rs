@@ -44,6 +44,13 @@ fn setting(name: &str) -> PathBuf {
     PathBuf::from("/proc/sys").join(name)
 }
 
+/// How many bytes of memory are free for the asking.
+pub(crate) fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
 /// Whether this process may do what a node needs.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()

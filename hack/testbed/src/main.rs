@@ -5,7 +5,7 @@ mod more;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use testbed::{Error, Node, Options, Testbed};
+use testbed::{Error, Image, Node, Options, Testbed};
 
 /// A real Kubernetes 1.36 on this one machine, without containers, virtual machines or an image registry.
 ///
@@ -45,6 +45,14 @@ enum Action {
     Kubeconfig(Which),
     /// List the running testbeds.
     Status,
+    /// Make an image known to a testbed's real node and print what a pod writes in `image`.
+    Load {
+        #[command(flatten)]
+        which: Which,
+        /// Which one.
+        #[arg(value_enum)]
+        image: Image,
+    },
     /// Build and fetch everything, start nothing.
     Prepare {
         /// For which kind of node.
@@ -97,6 +105,10 @@ async fn act(action: Action) -> Result<String, Error> {
         Action::Down(which) => testbed::down(&which.name).await.map(|()| String::new()),
         Action::Kubeconfig(which) => Ok(Testbed::attach(&which.name)?.kubeconfig().display().to_string()),
         Action::Status => Ok(table(&testbed::status()?)),
+        Action::Load { which, image } => {
+            Testbed::attach(&which.name)?.load_image(image).await?;
+            Ok(image.reference().to_owned())
+        }
         Action::Prepare { node } => testbed::prepare(node).await.map(|()| String::new()),
         Action::More(more) => more::act(more).await,
     }

@@ -1,4 +1,4 @@
-//! `MLflow`'s own client on this machine, from the very image its server runs in.
+//! MLflow's own client on this machine, from the very image its server runs in.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ exec chroot "$root" /usr/bin/env HOME=/tmp PATH=/usr/local/bin:/usr/bin:/bin pyt
 "#;
 
 impl Testbed {
-    /// A Python that has `MLflow`, boto3 and psycopg2: add arguments (`-c CODE`, or a script below `/tmp`) and
+    /// A Python that has MLflow, boto3 and psycopg2: add arguments (`-c CODE`, or a script below `/tmp`) and
     /// environment, and run it. It is on this machine's network and sees this machine's `/tmp`, nothing else of it.
     ///
     /// # Errors

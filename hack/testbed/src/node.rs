@@ -5,7 +5,7 @@
 //! forgotten. One link joins the node to this machine: `10.231.SLOT.1` here, `10.231.SLOT.2` there. Routes over it
 //! make pods and services reachable from here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::command::{command, run, words};
 use crate::control_plane::program;
 use crate::error::{Error, log_tail};
 use crate::keeper::{Keeper, Program};
-use crate::node_config;
+use crate::node_config::{self, PAUSE};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::supervisor::INIT;
@@ -23,6 +23,10 @@ use crate::{cgroup, machine, state};
 
 /// How long containerd may take to listen.
 const CONTAINERD: Duration = Duration::from_secs(30);
+/// With this much memory free, images are kept in it: on disk, unpacking waits for every file to be written, and ending
+/// a container makes the kernel write out everything of every program on that disk.
+const MEMORY_FOR_IMAGES: u64 = 8 << 30;
+
 /// Everything but the control groups and users.
 const NAMESPACES: [&str; 4] = ["--mount", "--net", "--pid", "--ipc"];
 
@@ -38,6 +42,7 @@ pub(crate) async fn namespaces(plan: &Plan, keeper: &Mutex<Keeper>) -> Result<()
     keeper.lock().await.wait_for(first);
     let mut shell = shell(plan, SETUP);
     shell.args([plan.file("lib"), plan.file("podlogs"), plan.file("volumes"), machine::HOST_PATHS.to_owned()]);
+    shell.arg(if machine::available_memory() >= MEMORY_FOR_IMAGES { "tmpfs" } else { "disk" });
     run(&mut shell).await?;
     link(plan, first).await
 }
@@ -51,7 +56,8 @@ mount --bind "$3" "$4"
 mount --bind "$1" /var/lib
 mount --bind "$2" /var/log
 mount -t tmpfs tmpfs /run
-mkdir -p /run/netns /run/lock
+mkdir -p /run/netns /run/lock /var/lib/containerd
+[ "$5" = disk ] || mount -t tmpfs -o mode=711 tmpfs /var/lib/containerd
 ip link set lo up
 echo 1 > /proc/sys/net/ipv4/ip_forward
 "#;
@@ -136,7 +142,7 @@ pub(crate) async fn start(plan: &Plan, keeper: &Mutex<Keeper>) -> Result<(), Err
     keeper.lock().await.start(containerd(plan))?;
     containerd_listens(plan, keeper).await?;
     for image in &plan.images {
-        import(plan, image).await?;
+        import(plan, image, PAUSE).await?;
     }
     let mut keeper = keeper.lock().await;
     keeper.start(kubelet(plan))?;
@@ -144,10 +150,15 @@ pub(crate) async fn start(plan: &Plan, keeper: &Mutex<Keeper>) -> Result<(), Err
     Ok(())
 }
 
-/// Brings an image archive into containerd.
-pub(crate) async fn import(plan: &Plan, archive: &std::path::Path) -> Result<(), Error> {
-    let mut shell = shell(plan, r#"ctr --namespace k8s.io images import "$1""#);
-    run(shell.arg(archive)).await.map(drop)
+/// Brings an image archive into containerd, unless it is there. The packed layer is not needed once it is unpacked.
+pub(crate) async fn import(plan: &Plan, archive: &Path, reference: &str) -> Result<(), Error> {
+    const SCRIPT: &str = r#"
+export CONTAINERD_NAMESPACE=k8s.io
+ctr images list --quiet | grep -qxF "$2" && exit
+ctr images import "$1"
+ctr content rm "$(tar -xOf "$1" config.json | grep -o 'sha256:[0-9a-f]*')"
+"#;
+    run(shell(plan, SCRIPT).arg(archive).arg(reference)).await.map(drop)
 }
 
 async fn containerd_listens(plan: &Plan, keeper: &Mutex<Keeper>) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::state;
 
 /// How long such a program may take to answer.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_mins(1);
 
 /// A program the supervisor keeps running for us; dropping this stops it and removes its directory.
 #[derive(Debug)]

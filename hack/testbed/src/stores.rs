@@ -75,7 +75,7 @@ impl Postgres {
         "mlflow"
     }
 
-    /// As `MLflow` wants it: `postgresql+psycopg2://...`.
+    /// As MLflow wants it: `postgresql+psycopg2://...`.
     #[must_use]
     pub fn uri(&self) -> String {
         format!("postgresql+psycopg2://{}:{}@{}/{}", self.user(), self.password(), self.address, self.database())

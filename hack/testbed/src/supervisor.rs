@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ pub(crate) enum Report {
 /// Call this first in `main()`: a process that was started as a testbed's supervisor becomes it and never returns;
 /// any other one goes on.
 pub fn supervise_if_asked() {
-    let work: fn(PathBuf) -> i32 = if std::env::var_os(INIT).is_some() { |_| init() } else { supervise };
+    let work: fn(&Path) -> i32 = if std::env::var_os(INIT).is_some() { |_| init() } else { supervise };
     let Some(dir) = std::env::var_os(INIT).or_else(|| std::env::var_os(MARK)) else { return };
-    std::process::exit(work(dir.into()));
+    std::process::exit(work(Path::new(&dir)));
 }
 
 /// One thread only: see [`Keeper::start`].
@@ -62,13 +62,13 @@ fn init() -> i32 {
     })
 }
 
-fn supervise(dir: PathBuf) -> i32 {
+fn supervise(dir: &Path) -> i32 {
     // Fails only when this is a session's leader already, which is as good.
     let _ = rustix::process::setsid();
     // Orphans of a node's programs come to us, so that they are buried at once; see `Keeper::stop_all`.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Some(runtime) = runtime() else { return 1 };
-    let result = runtime.block_on(run(&dir));
+    let result = runtime.block_on(run(dir));
     // A thread may still be reading standard input, which may never end.
     runtime.shutdown_background();
     match result {

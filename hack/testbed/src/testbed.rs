@@ -180,7 +180,7 @@ impl Testbed {
         self.require_real("an image")?;
         let archive = image.archive().await?;
         let step = Step::begin(format!("loading {}", image.reference()));
-        step.watch(node::import(&self.plan, &archive)).await
+        step.watch(node::import(&self.plan, &archive, image.reference())).await
     }
 
     /// Some things make sense on a real node only.
@@ -253,6 +253,9 @@ pub async fn prepare(node: Node) -> Result<(), Error> {
     let (tools, _, _) = obtain(node).await?;
     if node == Node::Real {
         Image::Mlflow.archive().await?;
+        crate::traefik::prepare().await?;
+        binaries::obtain_one("versitygw").await?;
+        machine::ensure_packages(&["postgresql"]).await?;
     }
     binaries::report(&tools);
     Ok(())
@@ -310,7 +313,7 @@ pub async fn down(name: &str) -> Result<(), Error> {
     let Some(record) = Record::read(&state::dir(name)) else { return Err(Error::Missing(name.to_owned())) };
     record.keeper.signal(Signal::TERM);
     let step = Step::begin(format!("ending testbed `{name}`"));
-    if !step.watch(record.keeper.ended(Duration::from_secs(60))).await {
+    if !step.watch(record.keeper.ended(Duration::from_mins(1))).await {
         return Err(Error::machine(
             format!("the supervisor of `{name}`, process {}, does not end", record.keeper.pid()),
             "kill it; the next command sweeps what it leaves",

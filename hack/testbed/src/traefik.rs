@@ -12,6 +12,8 @@ use crate::{Testbed, binaries, ports};
 
 /// The release of the CRDs; the program is of the same one.
 const TRAEFIK: &str = "v3.7.13";
+const TRAEFIK_MODULE: &str = "github.com/traefik/traefik/v3";
+const GATEWAY_MODULE: &str = "sigs.k8s.io/gateway-api";
 const GATEWAY_API: &str = "v1.5.1";
 
 /// Which routes Traefik serves, and where.
@@ -73,6 +75,13 @@ impl Traefik {
     }
 }
 
+/// Fetches Traefik and the CRDs.
+pub(crate) async fn prepare() -> Result<(), Error> {
+    binaries::traefik().await?;
+    binaries::module(TRAEFIK_MODULE, TRAEFIK).await?;
+    binaries::module(GATEWAY_MODULE, GATEWAY_API).await.map(drop)
+}
+
 impl Testbed {
     /// Starts Traefik on this machine. It reaches pods of a real node; with another node its routes answer 502 or 503.
     ///
@@ -109,7 +118,7 @@ impl Testbed {
     /// # Errors
     /// When their sources cannot be fetched or the API server refuses them.
     pub async fn install_traefik_crds(&self) -> Result<(), Error> {
-        let module = binaries::module("github.com/traefik/traefik/v3", TRAEFIK).await?;
+        let module = binaries::module(TRAEFIK_MODULE, TRAEFIK).await?;
         self.install(&module.join("integration/fixtures/k8s/01-traefik-crd.yml")).await
     }
 
@@ -118,7 +127,7 @@ impl Testbed {
     /// # Errors
     /// When their sources cannot be fetched or the API server refuses them.
     pub async fn install_gateway_crds(&self) -> Result<(), Error> {
-        let module = binaries::module("sigs.k8s.io/gateway-api", GATEWAY_API).await?;
+        let module = binaries::module(GATEWAY_MODULE, GATEWAY_API).await?;
         self.install(&module.join("config/crd/standard")).await
     }
 

@@ -63,8 +63,8 @@ fn hold() {
 fn killed(node: &str, victim: fn(&Child, &Path) -> String) {
     let me = std::env::current_exe().unwrap();
     let mut owner = Command::new(me).env("TESTBED_HOLD", node).stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(owner.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let dir = lines.filter_map(|line| line.strip_prefix("holding ").map(PathBuf::from)).next().expect("it starts");
+    let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let dir = lines.find_map(|line| line.strip_prefix("holding ").map(PathBuf::from)).expect("it starts");
     let name = dir.file_name().unwrap().to_str().unwrap().to_owned();
     let pid = victim(&owner, &dir);
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
@@ -167,7 +167,7 @@ async fn deployment_becomes_available(testbed: &Testbed, image: &str, container:
         deployment.and_then(|it| it.status.as_ref()?.available_replicas).is_some_and(|count| count > 0)
     };
     let wait = await_condition(deployments, "web", available);
-    tokio::time::timeout(Duration::from_secs(180), wait).await.expect("available in time").unwrap();
+    tokio::time::timeout(Duration::from_mins(3), wait).await.expect("available in time").unwrap();
 }
 
 async fn mlflow_logs_a_run_through_traefik_into_real_stores(testbed: &Testbed) {
