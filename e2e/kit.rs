@@ -10,7 +10,7 @@ use aiscope_operator::kinds::Platform;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::core::{NamespaceResourceScope, ObjectMeta};
 use kube::runtime::{conditions, wait};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -149,6 +149,30 @@ impl Case {
         self.all::<TrackingServer>().patch(name, &gitops(), &Patch::Apply(&body)).await
     }
 
+    /// Runs the real kubectl in this namespace and returns what it prints.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, Error> {
+        let mut command = tokio::process::Command::new(self.testbed.tool("kubectl"));
+        command.env("KUBECONFIG", self.testbed.kubeconfig()).args(["--namespace", &self.namespace]).args(arguments);
+        let output = command.output().await?;
+        if !output.status.success() {
+            return Err(format!("kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// What `aiscope-operator render` prints for a resource.
+    pub async fn render(&self, server: &TrackingServer) -> Result<Vec<Value>, Error> {
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), serde_json::to_string(server)?)?;
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_aiscope-operator"));
+        let output = command.args(["render", "-o", "json", "-f"]).arg(file.path()).output().await?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into());
+        }
+        let list: Value = serde_json::from_slice(&output.stdout)?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
     /// Waits until an object is as wanted, and returns it.
     pub async fn until<K>(&self, name: &str, what: &str, is: impl Fn(&K) -> bool) -> Result<K, Error>
     where
@@ -237,4 +261,35 @@ impl Running {
         self.stop.cancel();
         Ok(tokio::time::timeout(DEADLINE, self.task).await??)
     }
+}
+
+/// The least a `TrackingServer` needs.
+pub fn minimal() -> Value {
+    serde_json::json!({ "size": 1, "image": "mlflow:3.17.2", "url": "http://ml.example.com/x" })
+}
+
+/// A throw-away certificate for a host, and its key.
+pub fn certificate(host: &str) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed([host.to_owned()]).expect("a certificate");
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// Traefik's route.
+pub fn ingress_route() -> ApiResource {
+    kind("IngressRoute")
+}
+
+/// Traefik's middleware.
+pub fn middleware() -> ApiResource {
+    kind("Middleware")
+}
+
+fn kind(kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("traefik.io", "v1alpha1", kind))
+}
+
+/// The kind of an untyped object.
+pub fn kind_of(object: &DynamicObject) -> Result<ApiResource, Error> {
+    let types = object.types.as_ref().ok_or("no apiVersion and kind")?;
+    Ok(ApiResource::from_gvk(&GroupVersionKind::try_from(types)?))
 }

@@ -1,4 +1,4 @@
-//! argv only: `aiscope-operator crds | render`.
+//! argv only: `aiscope-operator run | crds | render`.
 
 use std::process::ExitCode;
 

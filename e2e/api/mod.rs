@@ -1,10 +1,29 @@
 //! Against a real API server, with the real garbage collector and a simulated node.
 
+mod control;
 mod digest;
+mod input;
+mod lifecycle;
+mod ownership;
+mod routes;
+mod silence;
+mod volumes;
 
 use libtest_mimic::Trial;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    digest::trials()
+    [
+        silence::trials(),
+        digest::trials(),
+        lifecycle::trials(),
+        volumes::trials(),
+        ownership::trials(),
+        input::trials(),
+        routes::trials(),
+        control::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

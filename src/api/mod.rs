@@ -20,3 +20,41 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 pub fn file_name(crd: &CustomResourceDefinition) -> String {
     format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn version(crd: &CustomResourceDefinition) -> Value {
+        serde_json::to_value(&crd.spec.versions[0]).unwrap()
+    }
+
+    #[test]
+    fn a_resource_that_nobody_has_looked_at_is_in_progress_to_every_tool() {
+        for crd in &crds() {
+            let status = &version(crd)["schema"]["openAPIV3Schema"]["properties"]["status"];
+            assert_eq!(status["default"], json!({ "observedGeneration": -1 }));
+            assert_eq!(status["properties"]["conditions"]["x-kubernetes-list-type"], "map");
+            assert_eq!(status["properties"]["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+        }
+    }
+
+    #[test]
+    fn the_api_server_writes_nothing_into_a_spec_and_asks_for_no_field() {
+        for crd in &crds() {
+            let spec = &version(crd)["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            assert!(!spec.to_string().contains("\"default\":"), "{}", crd.spec.names.kind);
+            assert!(spec["required"].is_null(), "{}", crd.spec.names.kind);
+        }
+    }
+
+    #[test]
+    fn readiness_comes_first_in_a_listing() {
+        for crd in &crds() {
+            let columns = crd.spec.versions[0].additional_printer_columns.as_ref().unwrap();
+            assert_eq!(columns[0].name, "Ready", "{}", crd.spec.names.kind);
+        }
+    }
+}

@@ -17,7 +17,7 @@ pub fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         let root = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut());
         let Some(properties) = root.and_then(|r| r.properties.as_mut()) else { continue };
-        properties.iter_mut().for_each(|(_, field)| without_defaults(field));
+        properties.values_mut().for_each(without_defaults);
         if let Some(status) = properties.get_mut("status") {
             status.default = Some(JSON(json!({ "observedGeneration": -1 })));
         }

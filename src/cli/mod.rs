@@ -2,6 +2,7 @@
 
 mod crds;
 mod render;
+mod run;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::kinds::{Ingress, Platform};
+use crate::ops::telemetry::LogFormat;
 use crate::parts::host_allow::private_networks;
 
 /// Keeps tracking servers and the rest of a machine-learning platform standing on Kubernetes.
@@ -30,6 +32,8 @@ pub enum Command {
     },
     /// Print what `run` would apply for the resources in some manifests, without a cluster.
     Render(RenderArgs),
+    /// Run the operator, in a pod or with the current context of a kubeconfig, until SIGTERM.
+    Run(RunArgs),
 }
 
 /// Arguments of `render`.
@@ -106,15 +110,6 @@ pub struct RunArgs {
     pub log_level: String,
 }
 
-/// How to write the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 impl Command {
     /// Does it.
     #[must_use]
@@ -122,6 +117,7 @@ impl Command {
         let outcome = match self {
             Self::Crds { dir } => crds::print(dir.as_deref()).map(|()| true),
             Self::Render(args) => render::print(args),
+            Self::Run(args) => run::run(args).map(|()| true),
         };
         match outcome {
             Ok(true) => ExitCode::SUCCESS,

@@ -99,3 +99,58 @@ fn children<W: Workload<Platform = Platform>>(
 fn now() -> Timestamp {
     Timestamp::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents(values: Vec<Value>) -> Vec<Document> {
+        let document = |(at, value): (usize, Value)| Document { place: at.to_string(), value: render::admitted(value) };
+        values.into_iter().enumerate().map(document).collect()
+    }
+
+    fn first(values: Vec<Value>) -> Option<Result<Vec<DynamicObject>, String>> {
+        let all = documents(values);
+        resource(&all[0], &all, &Platform::default())
+    }
+
+    fn server(spec: &Value) -> Value {
+        let metadata = json!({ "name": "tracker" });
+        json!({ "apiVersion": "experiment.aiscope/v1alpha2", "kind": "TrackingServer", "metadata": metadata, "spec": spec })
+    }
+
+    #[test]
+    fn a_plain_manifest_is_rendered_for_the_default_namespace_and_no_uid() {
+        let objects = first(vec![server(&json!({ "image": "m", "url": "http://h/" }))]).unwrap().unwrap();
+        assert!(objects.iter().all(|o| o.metadata.namespace.as_deref() == Some("default")));
+        assert!(objects.iter().all(|o| o.metadata.owner_references.as_ref().unwrap()[0].uid.starts_with("0000")));
+    }
+
+    #[test]
+    fn a_secret_in_the_manifests_counts_as_there() {
+        let spec = json!({ "image": "m", "url": "http://h/", "credentialsSecretRef": { "name": "store" } });
+        let count = |values| first(values).unwrap().unwrap().len();
+        let alone = count(vec![server(&spec)]);
+        let data = json!({ "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b" });
+        let secret =
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "store" }, "stringData": data });
+        assert_eq!(count(vec![server(&spec), secret]), alone + 1, "the Deployment no longer waits");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_object_field_and_remedy() {
+        let why = |spec| first(vec![server(&spec)]).unwrap().unwrap_err();
+        let blocked = why(json!({ "image": "m", "url": "h/team" }));
+        assert_eq!(
+            blocked,
+            "TrackingServer default/tracker: InvalidSpec: spec.url must start with http:// or https://"
+        );
+        let undecodable = why(json!({ "size": "three" }));
+        assert!(undecodable.starts_with("TrackingServer: spec.size: invalid type"), "{undecodable}");
+    }
+
+    #[test]
+    fn another_kind_is_none_of_ours() {
+        assert!(first(vec![json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } })]).is_none());
+    }
+}

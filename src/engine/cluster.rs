@@ -8,7 +8,7 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::cache::{Cache, Change, Listing, OwnerKey};
@@ -16,7 +16,7 @@ use super::child::OWNER_LABEL;
 use super::plan::Found;
 use super::queue::Key;
 use super::summary::{self, Facts, Owner, Summary};
-use super::watch::{Broken, Said, Watch, follow, follow_crds};
+use super::watch::{Broken, Kick, Said, Watch, follow, follow_crds};
 use super::words;
 
 /// One cluster, as every controller sees it.
@@ -28,7 +28,7 @@ pub struct Cluster {
     scopes: Vec<Option<String>>,
     cache: Mutex<Cache>,
     controllers: HashMap<Box<str>, Arc<dyn Wake>>,
-    kicks: HashMap<String, Arc<Notify>>,
+    kicks: HashMap<String, watch::Sender<u64>>,
     listed: watch::Sender<u64>,
 }
 
@@ -79,16 +79,16 @@ impl Cluster {
         &self.scopes
     }
 
-    /// A handle that ends the wait of the kind's watches: its CRD has appeared.
+    /// Changes when the kind's CRD appears or changes; of a kind without one, when any kind has listed.
     #[must_use]
-    pub fn kick(&self, ar: &ApiResource) -> Arc<Notify> {
-        self.kicks.get(&crd_name(ar)).cloned().unwrap_or_default()
+    pub fn kick(&self, ar: &ApiResource) -> Kick {
+        self.kicks.get(&crd_name(ar)).unwrap_or(&self.listed).subscribe()
     }
 
     /// Names the kinds whose watches are kicked when their CRD appears.
     #[must_use]
     pub fn kicking(mut self, kinds: impl IntoIterator<Item = ApiResource>) -> Self {
-        self.kicks.extend(kinds.into_iter().map(|ar| (crd_name(&ar), Arc::default())));
+        self.kicks.extend(kinds.into_iter().map(|ar| (crd_name(&ar), watch::Sender::new(0))));
         self
     }
 
@@ -105,17 +105,17 @@ impl Cluster {
             let cluster = self.clone();
             let config = watcher::Config::default().labels(OWNER_LABEL);
             let watch = Watch { ar: ApiResource::erase::<Pod>(&()), namespace: scope.clone(), config };
-            tasks.spawn(follow(self.client.clone(), watch, Arc::default(), move |said| cluster.pod(said)));
+            tasks.spawn(follow(self.client.clone(), watch, self.listed.subscribe(), move |said| cluster.pod(said)));
             let cluster = self.clone();
             let fields = "involvedObject.kind=PersistentVolumeClaim,type=Warning";
             let config = watcher::Config::default().fields(fields);
             let watch = Watch { ar: ApiResource::erase::<Event>(&()), namespace: scope.clone(), config };
-            tasks.spawn(follow(self.client.clone(), watch, Arc::default(), move |said| cluster.event(said)));
+            tasks.spawn(follow(self.client.clone(), watch, self.listed.subscribe(), move |said| cluster.event(said)));
         }
         let cluster = self.clone();
         tasks.spawn(follow_crds(self.client.clone(), move |name| {
             if let Some(kick) = cluster.kicks.get(name) {
-                kick.notify_waiters();
+                kick.send_modify(|n| *n += 1);
             }
         }));
     }

@@ -75,14 +75,19 @@ pub fn plan<'a, W: Workload>(
     owned: impl IntoIterator<Item = (&'a ApiResource, &'a str, &'a Summary)>,
 ) -> Plan {
     let mut plan = Plan::default();
+    let mut missing: Vec<&ApiResource> = Vec::new();
     for child in &desired.items {
-        if let Want::Stands(object) | Want::Retained(object) = &child.want {
-            match step(owner, &child.ar, object, find(&child.ar, &child.name)) {
+        let (Want::Stands(object) | Want::Retained(object)) = &child.want else { continue };
+        match find(&child.ar, &child.name) {
+            Found::KindMissing if missing.contains(&&child.ar) => {}
+            Found::KindMissing => missing.push(&child.ar),
+            found => match step(owner, &child.ar, object, found) {
                 Ok(step) => plan.steps.extend(step),
                 Err(problem) => plan.problems.push(problem),
-            }
+            },
         }
     }
+    plan.problems.extend((!missing.is_empty()).then(|| kind_missing(&missing)));
     if plan.problems.is_empty() {
         let uid = owner.uid().unwrap_or_default();
         let orphans = owned.into_iter().filter(|(ar, name, summary)| {
@@ -116,11 +121,10 @@ fn step<W: Workload>(
 ) -> Result<Option<Step>, Problem> {
     let boxed = || Box::new(object.clone());
     let (summary, settled) = match found {
-        Found::KindMissing => return Err(kind_missing(ar, object)),
         Found::Unlisted(words) => {
             return Err(problem(Weight::Fails, reason::REJECTED, format!("{} cannot be listed: {words}", ar.plural)));
         }
-        Found::Absent => return Ok(Some(Step::Create(boxed(), ar.clone()))),
+        Found::KindMissing | Found::Absent => return Ok(Some(Step::Create(boxed(), ar.clone()))),
         Found::Present(summary, settled) => (summary, settled),
     };
     standing(owner, ar, &object.name_any(), summary)?;
@@ -170,18 +174,14 @@ fn standing<W: Workload>(owner: &W, ar: &ApiResource, name: &str, summary: &Summ
     Ok(())
 }
 
-fn kind_missing(ar: &ApiResource, object: &DynamicObject) -> Problem {
-    problem(
-        Weight::Stalls,
-        reason::ROUTE_KIND_MISSING,
-        format!(
-            "{} {} cannot be written: the API server does not serve {} ({}); install its CRD or choose another --ingress",
-            ar.kind,
-            object.name_any(),
-            ar.plural,
-            ar.api_version
-        ),
-    )
+fn kind_missing(kinds: &[&ApiResource]) -> Problem {
+    let names: Vec<_> = kinds.iter().map(|ar| format!("{}.{} ({})", ar.plural, ar.group, ar.version)).collect();
+    let message = format!(
+        "the API server does not serve {}, so the route is not written: install the CRDs of this ingress controller, or run \
+         the operator with another --ingress",
+        names.join(", ")
+    );
+    problem(Weight::Stalls, reason::ROUTE_KIND_MISSING, message)
 }
 
 fn problem(weight: Weight, reason: &'static str, message: String) -> Problem {

@@ -4,14 +4,12 @@
 //! stalls everything (kube-rs#763); its shared streams lose wake-ups. Here a watch can only hold up itself.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use tokio::sync::Notify;
 
 use super::backoff;
 
@@ -52,17 +50,23 @@ pub enum Broken {
     Unreachable(String),
 }
 
+/// Counts the changes of a kind's CRD.
+pub type Kick = tokio::sync::watch::Receiver<u64>;
+
 const FIRST: Duration = Duration::from_millis(500);
 const CAP: Duration = Duration::from_secs(30);
 
-/// Follows a watch until the future is dropped. `kick` ends a wait at once (the kind's CRD has just appeared).
-pub async fn follow(client: Client, watch: Watch, kick: Arc<Notify>, mut on: impl FnMut(Said)) {
+/// Follows a watch until the future is dropped. A change of `kick` (the kind's CRD has appeared or changed) ends a wait at
+/// once. The same trouble is told once.
+pub async fn follow(client: Client, watch: Watch, mut kick: Kick, mut on: impl FnMut(Said)) {
     let api: Api<DynamicObject> = match &watch.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &watch.ar),
         None => Api::all_with(client, &watch.ar),
     };
     let mut failures = 0;
+    let mut told = None;
     loop {
+        kick.mark_unchanged();
         // After an error the watcher lists anew, so a fresh one loses nothing.
         let mut events = std::pin::pin!(watcher(api.clone(), watch.config.clone()));
         let mut named = HashSet::new();
@@ -78,6 +82,7 @@ pub async fn follow(client: Client, watch: Watch, kick: Arc<Notify>, mut on: imp
                 }
                 Ok(Some(watcher::Event::InitDone)) => {
                     failures = 0;
+                    told = None;
                     on(Said::End(std::mem::take(&mut named)));
                 }
                 Ok(Some(watcher::Event::Apply(object))) => on(Said::Object(Box::new(object))),
@@ -89,10 +94,16 @@ pub async fn follow(client: Client, watch: Watch, kick: Arc<Notify>, mut on: imp
         failures += 1;
         if let Some(error) = error {
             tracing::debug!(kind = watch.ar.kind, namespace = watch.namespace, %error, failures, "watch broken");
-            on(Said::Broken(broken(&error)));
+            let trouble = broken(&error);
+            if told.as_ref() != Some(&trouble) {
+                told = Some(trouble.clone());
+                on(Said::Broken(trouble));
+            }
         }
         let wait = backoff::delay(FIRST, CAP, failures, fastrand::f64());
-        let _kicked = tokio::time::timeout(wait, kick.notified()).await;
+        if let Ok(Ok(())) = tokio::time::timeout(wait, kick.changed()).await {
+            failures = 0;
+        }
     }
 }
 

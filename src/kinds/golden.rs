@@ -57,14 +57,14 @@ fn run<W: Workload<Platform = Platform>>(text: &str, names: &BTreeMap<String, St
     let outcome = match render::children(&owner, &seen, conflict.as_ref(), &platform, now) {
         Err(blocked) => vec![json!({ "blocked": { "reason": blocked.reason, "message": blocked.message } })],
         Ok(set) => {
-            let owned = W::owns();
+            let kinds = W::owns();
             let mut notes = json!({});
             let told = |p: &Problem| format!("{:?} {}: {}", p.weight, p.reason, p.message);
             if !set.problems.is_empty() {
                 notes["problems"] = set.problems.iter().map(told).collect();
             }
             for child in &set.items {
-                assert!(owned.contains(&child.ar), "{} is not among the owned kinds", child.ar.kind);
+                assert!(kinds.contains(&child.ar), "{} is not among the owned kinds", child.ar.kind);
                 if matches!(child.want, Want::Stays) {
                     notes["stays"][&child.ar.kind] = child.name.clone().into();
                 }

@@ -234,12 +234,81 @@ fn is_service_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::engine::summary::DeploymentFacts;
     use crate::kinds::golden;
+    use crate::render;
 
     #[test]
     fn every_case_gives_the_children_on_record() {
         golden::check::<TrackingServer>("tracking_server");
+    }
+
+    fn server(spec: serde_json::Value) -> TrackingServer {
+        let mut server = TrackingServer::new("tracker", serde_json::from_value(spec).unwrap());
+        server.metadata.uid = Some("6f0a".into());
+        server.metadata.namespace = Some("team-a".into());
+        server
+    }
+
+    fn fingerprint(server: &TrackingServer) -> Option<String> {
+        let now = k8s_openapi::jiff::Timestamp::UNIX_EPOCH;
+        let set = render::children(server, &[], None, &Platform::default(), now).unwrap();
+        let deployment = render::objects(&set).find(|o| o.types.as_ref().is_some_and(|t| t.kind == "Deployment"))?;
+        let annotations = &deployment.data["spec"]["template"]["metadata"]["annotations"];
+        annotations["aiscope.io/credentials"].as_str().map(Into::into)
+    }
+
+    #[test]
+    fn a_changed_credential_rolls_the_pods_and_equal_ones_of_two_resources_do_not_show() {
+        let with =
+            |secret: &str| json!({ "image": "m", "url": "http://h/", "aws_access_key": "a", "aws_secret_key": secret });
+        let (first, second) = (server(with("x")), server(with("y")));
+        let mut other = first.clone();
+        other.metadata.uid = Some("7b1c".into());
+        let prints = [&first, &second, &other].map(|s| fingerprint(s).unwrap());
+        assert!(prints[0] != prints[1] && prints[0] != prints[2], "{prints:?}");
+        assert_eq!(fingerprint(&first).as_ref(), Some(&prints[0]));
+        assert_eq!(fingerprint(&server(json!({ "image": "m", "url": "http://h/" }))), None);
+    }
+
+    #[test]
+    fn the_secrets_it_reads_are_the_certificate_and_those_referred_to() {
+        let spec = json!({ "credentialsSecretRef": { "name": "store" }, "backendUriSecretRef": { "name": "" } });
+        assert_eq!(server(spec).refs().into_iter().collect::<Vec<_>>(), ["store", "tracker"]);
+    }
+
+    #[test]
+    fn a_server_with_root_assets_claims_the_whole_host_and_one_without_route_nothing() {
+        let spec = json!({ "url": "http://H.example/a/b/", "legacyRootAssets": true });
+        let claim = |spec: &serde_json::Value, ingress| {
+            server(spec.clone()).claim(&Platform { ingress, ..Platform::default() })
+        };
+        assert_eq!(claim(&spec, Ingress::Traefik), Some(Claim::new("h.example", "/")));
+        assert_eq!(claim(&spec, Ingress::None), None);
+        assert_eq!(claim(&json!({ "url": "http://h/a" }), Ingress::Nginx), Some(Claim::new("h", "/a")));
+        assert_eq!(claim(&json!({ "url": "nonsense" }), Ingress::Traefik), None);
+    }
+
+    #[test]
+    fn the_status_shows_what_stands() {
+        let facts = DeploymentFacts { replicas: 2, ready: 1, ..DeploymentFacts::default() };
+        let mut summary = render::observed::<TrackingServer>(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "tracker" }
+        }))
+        .unwrap()
+        .summary;
+        summary.facts = Facts::Deployment(Box::new(facts));
+        let ar = ApiResource::erase::<Deployment>(&());
+        let item = Live { ar, name: "tracker".into(), summary: Some(summary) };
+        let live = ChildSet { items: vec![item], ..ChildSet::default() };
+        let mut status = ServerStatus::default();
+        server(json!({ "url": "HTTPS://H.example/a" })).extend_status(&live, &mut status);
+        assert_eq!(status.url.as_deref(), Some("https://h.example/a/"));
+        assert_eq!(status.selector.as_deref(), Some("app=tracker,ts_name=tracker"));
+        assert_eq!((status.replicas, status.ready_replicas, status.certificate_not_after), (Some(2), Some(1), None));
     }
 
     #[test]

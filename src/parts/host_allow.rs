@@ -35,3 +35,18 @@ pub fn hosts(url: &PublicUrl, name: &str, namespace: &str, cluster_domain: &str,
     }
     seen.join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_server_is_listed_bare_and_with_any_port_once() {
+        let url = PublicUrl::parse("http://tracker:8080/team").map_err(str::to_owned);
+        let listed = hosts(&url.unwrap(), "tracker", "team-a", "cluster.local", &["10.*".to_owned()]);
+        let wanted = "tracker:*,tracker,tracker.team-a:*,tracker.team-a,tracker.team-a.svc:*,tracker.team-a.svc,\
+                      tracker.team-a.svc.cluster.local:*,tracker.team-a.svc.cluster.local,\
+                      localhost:*,localhost,127.0.0.1:*,127.0.0.1,10.*";
+        assert_eq!(listed, wanted);
+    }
+}

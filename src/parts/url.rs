@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::engine::claims::Claim;
 
-/// A public URL. Its parts are made of the characters of [`SEGMENT`] and of DNS names only.
+/// A public URL. Its parts are made of the characters of `SEGMENT` and of DNS names only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     /// It is `https`.

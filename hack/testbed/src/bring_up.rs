@@ -14,7 +14,7 @@ use crate::error::{Error, log_tail};
 use crate::keeper::Keeper;
 use crate::plan::Plan;
 use crate::supervisor::progress;
-use crate::{Node, control_plane, node, simulated};
+use crate::{Node, control_plane, node, simulated, volumes};
 
 /// How long a node may take to be Ready.
 const NODE_READY: Duration = Duration::from_mins(2);
@@ -24,6 +24,7 @@ pub(crate) async fn all(plan: &Plan, keeper: &Mutex<Keeper>) -> Result<(), Error
     let begun = Instant::now();
     let after = |what: &str| progress(format!("{what} ({:.1}s)", begun.elapsed().as_secs_f32()));
     control_plane::directories(plan)?;
+    volumes::open_as_they_appear(plan.dir().join("volumes"))?;
     if plan.node == Node::Real {
         node::namespaces(plan, keeper).await?;
     }

@@ -39,6 +39,7 @@ mod stores;
 mod supervisor;
 mod testbed;
 mod traefik;
+mod volumes;
 
 use std::path::Path;
 use std::task::{Context, Poll, Waker};

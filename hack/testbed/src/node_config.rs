@@ -78,8 +78,9 @@ fn kubelet(plan: &Plan) -> Value {
         "cgroupRoot": cgroup::root(&plan.name),
         "failCgroupV1": false,
         "failSwapOn": false,
-        // Nobody answers there, at once. Without an address every pod gets a warning.
-        "clusterDNS": [plan.service_range().replace(".0/24", ".10")],
+        // Without an address every pod gets a warning. This one refuses at once; one that is silent would have every
+        // look-up wait for twenty seconds.
+        "clusterDNS": [plan.host_address()],
         "clusterDomain": "cluster.local",
         "resolvConf": plan.file("node/resolv.conf"),
         "maxPods": 200,

@@ -125,7 +125,7 @@ impl Server<'_> {
             Blocked::new(INVALID_SPEC, format!("spec.resources.{field} is not a quantity; write e.g. 500m or 2Gi"))
         })?;
         // All or nothing: a default request above a given limit would be refused.
-        if given.limits.is_some() || given.requests.is_some() {
+        if [&given.limits, &given.requests].into_iter().flatten().any(|list| !list.is_empty()) {
             return Ok(given);
         }
         Ok(ResourceRequirements {

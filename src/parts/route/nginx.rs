@@ -104,7 +104,7 @@ mod tests {
                 let prefix = url.prefix();
                 matching += usize::from(regex.is_match(&format!("{prefix}/"))) + usize::from(regex.is_match(&prefix));
                 if !prefix.is_empty() {
-                    let beside = format!("{}x/y", prefix);
+                    let beside = format!("{prefix}x/y");
                     prop_assert!(!regex.is_match(&beside), "{} matches {}", pattern, beside);
                 }
             }

@@ -1,0 +1,74 @@
+//! What the cluster itself lacks: CRDs that come late, resources that this version cannot read. Control planes of their own.
+
+use std::sync::OnceLock;
+
+use aiscope_operator::api::TrackingServer;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use testbed::{Node, Testbed};
+
+use crate::kit::{Case, Outcome, bare, condition, install_crds, minimal, trial};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("the_operator_waits_for_crds_and_a_route_kind_that_come_late", late_crds),
+        trial("a_resource_that_cannot_be_decoded_is_told_and_all_others_go_on", undecodable),
+    ]
+}
+
+async fn late_crds() -> Outcome {
+    static OWN: OnceLock<Testbed> = OnceLock::new();
+    let testbed = bare(Node::Simulated).await?;
+    let testbed = OWN.get_or_init(|| testbed);
+    let case = Case::on(testbed, "late").await?;
+    let operator = case.operator();
+    install_crds(testbed).await?;
+    case.serve("a", minimal()).await?;
+    let told = case.until_reason("a", "Stalled", "RouteKindMissing").await?;
+    assert!(condition(&told, "Ready").is_some_and(|c| c.message.contains("ingressroutes.traefik.io")), "{told:#?}");
+    // Everything else converges.
+    case.kubectl(&["rollout", "status", "deployment/a", "--timeout=60s"]).await?;
+    testbed.install_traefik_crds().await?;
+    case.until_ready("a").await?;
+    operator.stop().await
+}
+
+async fn undecodable() -> Outcome {
+    static OWN: OnceLock<Testbed> = OnceLock::new();
+    let testbed = bare(Node::Simulated).await?;
+    let testbed = OWN.get_or_init(|| testbed);
+    install_crds(testbed).await?;
+    testbed.install_traefik_crds().await?;
+    // A schema of another version, which lets through what this one does not understand.
+    let crds: Api<CustomResourceDefinition> = Api::all(testbed.client("tester")?);
+    let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let schema: Value = json!([
+        { "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec", "value": open },
+    ]);
+    let patch = Patch::<()>::Json(serde_json::from_value(schema)?);
+    crds.patch("trackingservers.experiment.aiscope", &PatchParams::default(), &patch).await?;
+    let case = Case::on(testbed, "undecodable").await?;
+    let mut odd = minimal();
+    odd["size"] = json!("AKIASECRET");
+    // The new schema takes a moment to be served.
+    let made = async {
+        while let Err(error) = case.serve("odd", odd.clone()).await {
+            assert!(matches!(&error, kube::Error::Api(s) if s.code == 422), "{error}");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(crate::kit::DEADLINE, made).await?;
+    case.serve("fine", minimal()).await?;
+    let operator = case.operator();
+    case.until_ready("fine").await?;
+    let ar = kube::api::ApiResource::erase::<TrackingServer>(&());
+    let told = crate::kit::until(case.dynamic(&ar), "odd", "told", |o: Option<&kube::api::DynamicObject>| {
+        o.is_some_and(|o| o.data["status"]["conditions"].to_string().contains("spec.size"))
+    })
+    .await?;
+    let status = told.map(|o| o.data["status"].to_string()).unwrap_or_default();
+    assert!(status.contains("InvalidSpec") && !status.contains("AKIASECRET"), "{status}");
+    operator.stop().await
+}
