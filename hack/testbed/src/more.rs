@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use testbed::{Certificate, Error, Image, Testbed, TraefikOptions};
+use testbed::{Certificate, Error, Testbed, TraefikOptions};
 
 use crate::Which;
 
@@ -22,8 +22,6 @@ pub enum More {
     Dir(Which),
     /// Print what runs a testbed's pods: none, simulated or real.
     Node(Which),
-    /// Make the MLflow image known to a real node, and print its name.
-    Image(Which),
     /// Install Traefik's CRDs.
     TraefikCrds(Which),
     /// Run Traefik in front of a testbed until it ends, and print where it takes HTTP and HTTPS.
@@ -77,10 +75,6 @@ pub async fn act(more: More) -> Result<String, Error> {
         More::Tool { which, program } => Ok(which.attach()?.tool(&program).display().to_string()),
         More::Dir(which) => Ok(which.attach()?.dir().display().to_string()),
         More::Node(which) => Ok(which.attach()?.node().to_string()),
-        More::Image(which) => {
-            which.attach()?.load_image(Image::Mlflow).await?;
-            Ok(Image::Mlflow.reference().to_owned())
-        }
         More::TraefikCrds(which) => which.attach()?.install_traefik_crds().await.map(|()| String::new()),
         More::Traefik { which, https } => {
             let traefik = which.attach()?.traefik(TraefikOptions { https, ..TraefikOptions::default() }).await?;
