@@ -15,7 +15,7 @@ use kube::core::{NamespaceResourceScope, ObjectMeta};
 use kube::runtime::{conditions, wait};
 use kube::{Api, Client, Resource, ResourceExt};
 use libtest_mimic::{Failed, Trial};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use testbed::{Node, Options, Request, Testbed};
 use tokio::sync::OnceCell;
@@ -220,8 +220,8 @@ impl Case {
 }
 
 /// What every API type can do.
-pub trait Known: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static {}
-impl<T: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static> Known for T {}
+pub trait Known: Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + 'static {}
+impl<T: Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + 'static> Known for T {}
 
 /// Waits until an object (`None`: it is not there) is as wanted; tells how it was when the time was over.
 pub async fn until<K>(api: Api<K>, name: &str, what: &str, is: impl Fn(Option<&K>) -> bool) -> Result<Option<K>, Error>
@@ -230,7 +230,11 @@ where
 {
     match tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), name, is)).await {
         Ok(object) => Ok(object?),
-        Err(_) => Err(format!("{name} is not {what} after {DEADLINE:?}, but {:#?}", api.get_opt(name).await?).into()),
+        Err(_) => {
+            let mut last = api.get_opt(name).await?;
+            last.iter_mut().for_each(|object| object.managed_fields_mut().clear());
+            Err(format!("{name} is not {what} after {DEADLINE:?}, but {}", serde_json::to_string(&last)?).into())
+        }
     }
 }
 

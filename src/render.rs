@@ -52,8 +52,9 @@ pub fn observed<W: Workload>(manifest: &Value) -> Option<Observed> {
     let object: DynamicObject = serde_json::from_value(manifest.clone()).ok()?;
     let types = object.types.clone()?;
     let gvk = GroupVersionKind::try_from(&types).ok()?;
-    let summary = summarize(&object, W::legacy().managers);
-    Some(Observed { ar: ApiResource::from_gvk(&gvk), name: object.name_any(), summary })
+    let ar = ApiResource::from_gvk(&gvk);
+    let summary = summarize(&ar, &object, W::legacy().managers);
+    Some(Observed { ar, name: object.name_any(), summary })
 }
 
 /// The objects of a set, in apply order.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use aiscope_operator::api::TrackingServer;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use testbed::{Node, Testbed};
@@ -51,10 +51,14 @@ async fn undecodable() -> Outcome {
     crds.patch("trackingservers.experiment.aiscope", &PatchParams::default(), &patch).await?;
     let case = Case::on(testbed, "undecodable").await?;
     let mut odd = minimal();
-    odd["size"] = json!("AKIASECRET");
+    odd["workers"] = json!("AKIASECRET");
     // The new schema takes a moment to be served.
+    let ar = kube::api::ApiResource::erase::<TrackingServer>(&());
+    let odd: kube::api::DynamicObject = serde_json::from_value(json!({
+        "apiVersion": ar.api_version, "kind": ar.kind, "metadata": { "name": "odd" }, "spec": odd,
+    }))?;
     let made = async {
-        while let Err(error) = case.serve("odd", odd.clone()).await {
+        while let Err(error) = case.dynamic(&ar).create(&PostParams::default(), &odd).await {
             assert!(matches!(&error, kube::Error::Api(s) if s.code == 422), "{error}");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
@@ -63,9 +67,8 @@ async fn undecodable() -> Outcome {
     case.serve("fine", minimal()).await?;
     let operator = case.operator();
     case.until_ready("fine").await?;
-    let ar = kube::api::ApiResource::erase::<TrackingServer>(&());
     let told = crate::kit::until(case.dynamic(&ar), "odd", "told", |o: Option<&kube::api::DynamicObject>| {
-        o.is_some_and(|o| o.data["status"]["conditions"].to_string().contains("spec.size"))
+        o.is_some_and(|o| o.data["status"]["conditions"].to_string().contains("spec.workers"))
     })
     .await?;
     let status = told.map(|o| o.data["status"].to_string()).unwrap_or_default();

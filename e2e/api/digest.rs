@@ -35,23 +35,30 @@ async fn skipped_exactly_when_noop() -> Outcome {
         let mut chance = fastrand::Rng::with_seed(index as u64);
         let api = case.dynamic(&sample.ar);
         let mut wanted = desired(&sample, &mut chance)?;
-        let mut settled = apply(&api, &wanted).await?;
+        let mut settled = apply(&api, &sample, &wanted).await?;
         for round in 0..ROUNDS {
             match chance.u8(0..10) {
                 0..=3 => edit(&api, &sample, &wanted, &mut chance).await,
                 4..=5 => wanted = desired(&sample, &mut chance)?,
-                6..=8 => settled = apply(&api, &wanted).await?,
+                6..=8 => settled = apply(&api, &sample, &wanted).await?,
                 _ => {}
             }
             let (live, after) = judge(&api, &wanted).await?;
             let judged = timeless(&live) == timeless(&after);
-            let ours = is_noop(&summarize(&live, &[]), Some(settled), digest::of_desired(&wanted));
+            let ours = is_noop(&summarize(&sample.ar, &live, &[]), Some(settled), digest::of_desired(&wanted));
             // A value that the server spells otherwise costs one apply, and is remembered then.
             let unsettled = rewritten(&wanted) && settled.desired != digest::of_desired(&wanted);
             if judged != ours && !(judged && unsettled) {
-                let context = format!("{} round {round}: the server says no-op is {judged}, we say {ours}", sample.ar.kind);
+                let context =
+                    format!("{} round {round}: the server says no-op is {judged}, we say {ours}", sample.ar.kind);
                 let text = |object| serde_json::to_string(object).unwrap_or_default();
-                return Err(format!("{context}\nwanted {}\nlive {}\nafter {}", text(&wanted), text(&live), text(&after)).into());
+                return Err(format!(
+                    "{context}\nwanted {}\nlive {}\nafter {}",
+                    text(&wanted),
+                    text(&live),
+                    text(&after)
+                )
+                .into());
             }
             if judged { noops += 1 } else { changes += 1 }
         }
@@ -89,9 +96,13 @@ fn rewritten(wanted: &DynamicObject) -> bool {
 }
 
 /// Our apply, and what it left.
-async fn apply(api: &Api<DynamicObject>, wanted: &DynamicObject) -> Result<Settled, crate::kit::Error> {
+async fn apply(
+    api: &Api<DynamicObject>,
+    sample: &Sample,
+    wanted: &DynamicObject,
+) -> Result<Settled, crate::kit::Error> {
     let live = api.patch(&wanted.name_any(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(wanted)).await?;
-    let live = summarize(&live, &[]).digest.ok_or("no fields are ours after our own apply")?;
+    let live = summarize(&sample.ar, &live, &[]).digest.ok_or("no fields are ours after our own apply")?;
     Ok(Settled { desired: digest::of_desired(wanted), live })
 }
 
@@ -106,7 +117,10 @@ async fn edit(api: &Api<DynamicObject>, sample: &Sample, wanted: &DynamicObject,
             body["kind"] = json!(sample.ar.kind);
             (PatchParams::apply("other").force(), Patch::Apply(body))
         }
-        None => (PatchParams { field_manager: Some("editor".into()), ..PatchParams::default() }, Patch::Merge(patch.clone())),
+        None => (
+            PatchParams { field_manager: Some("editor".into()), ..PatchParams::default() },
+            Patch::Merge(patch.clone()),
+        ),
     };
     let _ = api.patch(&wanted.name_any(), &params, &patch).await;
 }
@@ -189,7 +203,8 @@ fn deployment() -> Sample {
 }
 
 fn service() -> Sample {
-    let ports = |ports: Value, type_: &str| json!({ "spec": { "type": type_, "selector": { "app": "it" }, "ports": ports } });
+    let ports =
+        |ports: Value, type_: &str| json!({ "spec": { "type": type_, "selector": { "app": "it" }, "ports": ports } });
     let server = json!({ "name": "server", "port": 5000, "targetPort": "server", "protocol": "TCP" });
     let extra = json!({ "name": "extra", "port": 6000, "targetPort": 6000, "protocol": "TCP" });
     Sample {
@@ -242,9 +257,7 @@ fn claim() -> Sample {
 }
 
 fn ingress() -> Sample {
-    let path = |path: &str| {
-        json!({ "path": path, "pathType": "Prefix", "backend": { "service": { "name": "it", "port": { "name": "server" } } } })
-    };
+    let path = |path: &str| json!({ "path": path, "pathType": "Prefix", "backend": { "service": { "name": "it", "port": { "name": "server" } } } });
     let rules = |paths: Value, annotations: Value| {
         json!({
             "metadata": { "annotations": annotations },
@@ -268,9 +281,7 @@ fn ingress() -> Sample {
 }
 
 fn ingress_route() -> Sample {
-    let route = |rule: &str, middlewares: Value| {
-        json!({ "kind": "Rule", "match": rule, "services": [{ "name": "it", "port": "server" }], "middlewares": middlewares })
-    };
+    let route = |rule: &str, middlewares: Value| json!({ "kind": "Rule", "match": rule, "services": [{ "name": "it", "port": "server" }], "middlewares": middlewares });
     let routes = |routes: Value, tls: Value| json!({ "spec": { "entryPoints": ["websecure", "web"], "routes": routes, "tls": tls } });
     let (a, b) = (route("Host(\"a\")", json!([{ "name": "it" }])), route("Host(\"b\")", json!([])));
     Sample {

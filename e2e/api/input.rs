@@ -19,11 +19,23 @@ pub fn trials() -> Vec<Trial> {
 
 async fn refused_urls() -> Outcome {
     let case = Case::new("urls").await?;
-    for url in ["ftp://h/", "h.example.com", "http://", "http://u:p@h/", "http://h/`)||Host(`x", "http://h/a b", "http://h/\"", "https:///p"] {
+    for url in [
+        "ftp://h/",
+        "h.example.com",
+        "http://",
+        "http://u:p@h/",
+        "http://h/`)||Host(`x",
+        "http://h/a b",
+        "http://h/\"",
+        "https:///p",
+    ] {
         let mut spec = minimal();
         spec["url"] = json!(url);
         let refused = case.serve("a", spec).await;
-        assert!(matches!(&refused, Err(kube::Error::Api(s)) if s.code == 422 && s.message.contains("spec.url")), "{url}: {refused:?}");
+        assert!(
+            matches!(&refused, Err(kube::Error::Api(s)) if s.code == 422 && s.message.contains("spec.url")),
+            "{url}: {refused:?}"
+        );
     }
     for url in ["http://h", "https://h.example.com:8443/a/b/", "http://10.0.0.1/x", ""] {
         let mut spec = minimal();

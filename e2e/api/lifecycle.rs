@@ -54,7 +54,10 @@ async fn children_carry_their_owner() -> Outcome {
     for meta in [deployment.metadata, service.metadata] {
         let owners = meta.owner_references.clone().unwrap_or_default();
         assert!(matches!(owners.as_slice(), [o] if o.uid == uid && o.controller == Some(true)), "{owners:?}");
-        assert_eq!(meta.labels.unwrap_or_default().into_iter().collect::<Vec<_>>(), [(OWNER_LABEL.to_owned(), uid.clone())]);
+        assert_eq!(
+            meta.labels.unwrap_or_default().into_iter().collect::<Vec<_>>(),
+            [(OWNER_LABEL.to_owned(), uid.clone())]
+        );
         assert!(!meta.annotations.unwrap_or_default().contains_key("tracking"));
     }
     operator.stop().await
@@ -107,7 +110,8 @@ async fn edits_are_reverted() -> Outcome {
     case.serve("a", spec).await?;
     case.until_ready("a").await?;
     let by_hand = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
-    let image = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mlflow", "image": "evil:1" }] } } } });
+    let image =
+        json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mlflow", "image": "evil:1" }] } } } });
     case.all::<Deployment>().patch("a", &by_hand, &Patch::Strategic(image)).await?;
     let selector = json!({ "spec": { "selector": { "app": "elsewhere" } } });
     case.all::<Service>().patch("a", &by_hand, &Patch::Merge(selector)).await?;
@@ -149,13 +153,23 @@ async fn events() -> Outcome {
     case.serve("a", minimal()).await?;
     case.until_ready("a").await?;
     case.until_quiet(std::time::Duration::from_secs(1)).await?;
-    let events = case.all::<Event>().list(&ListParams::default().fields("involvedObject.name=a,involvedObject.kind=TrackingServer")).await?;
-    let mut told: Vec<_> = events.iter().map(|e| (e.reason.clone().unwrap_or_default(), e.message.clone().unwrap_or_default())).collect();
+    let events = case
+        .all::<Event>()
+        .list(&ListParams::default().fields("involvedObject.name=a,involvedObject.kind=TrackingServer"))
+        .await?;
+    let mut told: Vec<_> =
+        events.iter().map(|e| (e.reason.clone().unwrap_or_default(), e.message.clone().unwrap_or_default())).collect();
     told.sort();
     let (failed, synced): (Vec<_>, Vec<_>) = told.into_iter().partition(|(reason, _)| reason == "FailedSync");
-    assert!(matches!(failed.as_slice(), [(_, message)] if message.contains("InvalidSpec") && message.contains("volumeSize")), "{failed:?}");
+    assert!(
+        matches!(failed.as_slice(), [(_, message)] if message.contains("InvalidSpec") && message.contains("volumeSize")),
+        "{failed:?}"
+    );
     // Repeats within minutes are counted in one event's series.
-    assert!(!synced.is_empty() && synced.iter().all(|(r, m)| r == "Synced" && m == "Trackingserver synced successfully"), "{synced:?}");
+    assert!(
+        !synced.is_empty() && synced.iter().all(|(r, m)| r == "Synced" && m == "Trackingserver synced successfully"),
+        "{synced:?}"
+    );
     operator.stop().await
 }
 
@@ -166,7 +180,8 @@ async fn take_over() -> Outcome {
         "apiVersion": "experiment.aiscope/v1alpha2", "kind": "TrackingServer",
         "metadata": { "name": "a", "finalizers": ["finalizers.aiscope.io/trackingserver"] }, "spec": minimal(),
     });
-    let made: TrackingServer = case.all().create(&PostParams::default(), &serde_json::from_value(server.take())?).await?;
+    let made: TrackingServer =
+        case.all().create(&PostParams::default(), &serde_json::from_value(server.take())?).await?;
     // What this operator would make, made by the earlier controller; then a field of its own on top.
     let rendered = case.render(&made).await?;
     for mut child in rendered {
@@ -181,16 +196,27 @@ async fn take_over() -> Outcome {
         let params = PostParams { field_manager: Some("controller-manager".into()), ..PostParams::default() };
         case.dynamic(&ar).create(&params, &object).await?;
     }
-    let before = case.until("a", "rolled out", |d: &Deployment| d.status.as_ref().is_some_and(|s| s.available_replicas == Some(1))).await?;
+    let before = case
+        .until("a", "rolled out", |d: &Deployment| d.status.as_ref().is_some_and(|s| s.available_replicas == Some(1)))
+        .await?;
     let operator = case.operator();
-    let server = case.until("a", "released", |ts: &TrackingServer| ts.finalizers().is_empty() && holds(ts, "Ready", "True")).await?;
+    let server = case
+        .until("a", "released", |ts: &TrackingServer| ts.finalizers().is_empty() && holds(ts, "Ready", "True"))
+        .await?;
     let after = case.all::<Deployment>().get("a").await?;
-    assert_eq!((before.uid(), before.metadata.generation), (after.uid(), after.metadata.generation), "the pods were replaced");
+    assert_eq!(
+        (before.uid(), before.metadata.generation),
+        (after.uid(), after.metadata.generation),
+        "the pods were replaced"
+    );
     for (labels, managed) in [
         (after.labels().clone(), after.managed_fields().to_vec()),
         case.all::<Service>().get("a").await.map(|s| (s.labels().clone(), s.managed_fields().to_vec()))?,
     ] {
-        assert_eq!(labels.into_iter().collect::<Vec<_>>(), [(OWNER_LABEL.to_owned(), server.uid().unwrap_or_default())]);
+        assert_eq!(
+            labels.into_iter().collect::<Vec<_>>(),
+            [(OWNER_LABEL.to_owned(), server.uid().unwrap_or_default())]
+        );
         assert!(managed.iter().all(|m| m.manager.as_deref() != Some("controller-manager")), "{managed:?}");
     }
     let affinity = case.all::<Service>().get("a").await?.spec.and_then(|s| s.session_affinity);

@@ -16,7 +16,8 @@ pub fn trials() -> Vec<Trial> {
 
 /// One foreign object for each kind of child.
 fn foreigners() -> Vec<Value> {
-    let pod = json!({ "metadata": { "labels": { "x": "y" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let pod =
+        json!({ "metadata": { "labels": { "x": "y" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     vec![
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "a" }, "data": { "mine": "eA==" } }),
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "a-env" }, "data": { "mine": "eA==" } }),
@@ -34,7 +35,13 @@ fn foreigners() -> Vec<Value> {
 async fn foreign_objects() -> Outcome {
     let (cert, key) = certificate("ml.example.com");
     let mut spec = minimal();
-    for (field, value) in [("cert", cert.as_str()), ("key", &key), ("aws_secret_key", "x"), ("volumeSize", "1Gi"), ("storageClassName", "standard")] {
+    for (field, value) in [
+        ("cert", cert.as_str()),
+        ("key", &key),
+        ("aws_secret_key", "x"),
+        ("volumeSize", "1Gi"),
+        ("storageClassName", "standard"),
+    ] {
         spec[field] = json!(value);
     }
     // Each in a namespace of its own, once before the resource and once found by a restart.

@@ -22,7 +22,7 @@ async fn idle_and_restart() -> Outcome {
     for index in 0..200 {
         let mut spec = minimal();
         spec["url"] = json!(format!("https://silence.example.com/{index}"));
-        spec["resources"] = json!({ "requests": { "memory": "1024Mi", "cpu": 0.5 } });
+        spec["resources"] = json!({ "requests": { "memory": "1024Mi", "cpu": "0.5" } });
         spec["aws_secret_key"] = json!("secret");
         spec["cert"] = json!(cert);
         spec["key"] = json!(key);
@@ -51,7 +51,8 @@ async fn idle_and_restart() -> Outcome {
     case.until_ready("mark").await?;
     case.until_quiet(Duration::from_secs(2)).await?;
     let after = case.requests()?;
-    let others: Vec<_> = after[before..].iter().filter(|r| !r.name.starts_with("mark") && !r.uri.contains("/events")).collect();
+    let others: Vec<_> =
+        after[before..].iter().filter(|r| !r.name.starts_with("mark") && !r.uri.contains("/events")).collect();
     assert!(others.is_empty(), "requests after a restart: {others:#?}");
     operator.stop().await
 }
@@ -71,10 +72,17 @@ async fn never_stale() -> Outcome {
         let server = case.all::<aiscope_operator::api::TrackingServer>().get("a").await?;
         let deployment = case.all::<Deployment>().get("a").await?;
         let text = serde_json::to_string(&deployment.spec)?;
-        assert!(text.contains(&format!(r#""name":"ROUND","value":"{round}""#)), "round {round}: Ready before the child was written");
+        assert!(
+            text.contains(&format!(r#""name":"ROUND","value":"{round}""#)),
+            "round {round}: Ready before the child was written"
+        );
         assert_eq!(condition(&server, "Ready").and_then(|c| c.observed_generation), generation);
         let status = deployment.status.unwrap_or_default();
-        assert_eq!((status.observed_generation, status.updated_replicas), (deployment.metadata.generation, Some(1)), "round {round}");
+        assert_eq!(
+            (status.observed_generation, status.updated_replicas),
+            (deployment.metadata.generation, Some(1)),
+            "round {round}"
+        );
     }
     operator.stop().await
 }

@@ -47,7 +47,8 @@ async fn on_off_on() -> Outcome {
         let ready = case.until_ready("a").await?;
         assert!(ready.status.as_ref().is_some_and(|s| s.certificate_not_after.is_some()));
         assert_eq!(case.all::<Secret>().get("a").await?.type_.as_deref(), Some("kubernetes.io/tls"));
-        until(case.dynamic(&ingress_route()), "a", "with TLS", |r| tls(r).is_some_and(|t| t["secretName"] == "a")).await?;
+        until(case.dynamic(&ingress_route()), "a", "with TLS", |r| tls(r).is_some_and(|t| t["secretName"] == "a"))
+            .await?;
         assert!(mounts(&case.all::<Deployment>().get("a").await?));
 
         case.serve("a", neither.clone()).await?;
@@ -76,7 +77,10 @@ async fn foreign_certificate() -> Outcome {
     }))?;
     let made = case.all::<Secret>().create(&Default::default(), &secret).await?;
     until(case.dynamic(&ingress_route()), "a", "with TLS", |r| tls(r).is_some_and(|t| t["secretName"] == "a")).await?;
-    case.until("a", "judged", |ts: &TrackingServer| ts.status.as_ref().is_some_and(|s| s.certificate_not_after.is_some())).await?;
+    case.until("a", "judged", |ts: &TrackingServer| {
+        ts.status.as_ref().is_some_and(|s| s.certificate_not_after.is_some())
+    })
+    .await?;
     assert_eq!(case.all::<Secret>().get("a").await?.resource_version(), made.resource_version());
     case.all::<Secret>().delete("a", &DeleteParams::default()).await?;
     until(case.dynamic(&ingress_route()), "a", "without TLS", |r| r.is_some() && tls(r).is_none()).await?;
@@ -158,7 +162,8 @@ async fn broken_certificate() -> Outcome {
     let told = case.until_reason("a", "Degraded", "CertificateHostMismatch").await?;
     assert!(holds(&told, "Ready", "True"), "{told:#?}");
     case.serve("a", with(&cert, &key)).await?;
-    case.until("a", "healed", |ts: &TrackingServer| holds(ts, "Ready", "True") && holds(ts, "Degraded", "False")).await?;
+    case.until("a", "healed", |ts: &TrackingServer| holds(ts, "Ready", "True") && holds(ts, "Degraded", "False"))
+        .await?;
     operator.stop().await
 }
 
@@ -169,8 +174,9 @@ async fn pending() -> Outcome {
     spec["storageClassName"] = json!("no-such-class");
     case.serve("a", spec).await?;
     case.until("a", "told why", |ts: &TrackingServer| {
-        condition(ts, "Ready").is_some_and(|c| c.message.contains("no-such-class") && c.message.contains("PersistentVolumeClaim a is Pending"))
-            && condition(ts, "Reconciling").is_some_and(|c| c.reason == "VolumePending" || c.reason == "Progressing")
+        condition(ts, "Ready").is_some_and(|c| {
+            c.message.contains("no-such-class") && c.message.contains("PersistentVolumeClaim a is Pending")
+        }) && condition(ts, "Reconciling").is_some_and(|c| c.reason == "VolumePending" || c.reason == "Progressing")
     })
     .await?;
     operator.stop().await

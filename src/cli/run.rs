@@ -17,7 +17,8 @@ pub(super) fn run(args: RunArgs) -> Result<(), String> {
     telemetry::start(args.log_format, &args.log_level).map_err(|error| format!("--log-level: {error}"))?;
     // Two TLS libraries may be linked some day; one is chosen here, before the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| error.to_string())?;
     runtime.block_on(serve(args))
 }
 
@@ -42,7 +43,8 @@ async fn serve(args: RunArgs) -> Result<(), String> {
 
 /// Kubernetes ends a pod with SIGTERM, a person with Ctrl-C.
 async fn stop_on_signal(stop: CancellationToken) {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         return tracing::error!("signals cannot be caught; the operator ends without finishing what it does");
     };
     tokio::select! {

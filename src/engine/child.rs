@@ -28,6 +28,9 @@ pub struct Desired {
     pub name: String,
     /// What is wanted of it.
     pub want: Want,
+    /// Kinds and names of earlier children that it makes use of. While one of them is not ours, this child is held back:
+    /// a pod must not mount somebody else's volume, nor a route lead to somebody else's Service.
+    pub needs: Vec<(String, String)>,
 }
 
 /// What is wanted of one child.
@@ -102,6 +105,15 @@ impl ChildSet<Desired> {
         self.push(ApiResource::erase::<K>(&()), name.into(), Want::Stays)
     }
 
+    /// Says that the child added last makes use of an earlier one.
+    #[must_use]
+    pub fn needing<K: Resource<DynamicType = ()>>(mut self, name: impl Into<String>) -> Self {
+        if let Some(child) = self.items.last_mut() {
+            child.needs.push((K::kind(&()).into_owned(), name.into()));
+        }
+        self
+    }
+
     /// Adds a problem.
     #[must_use]
     pub fn problem(mut self, weight: Weight, reason: &'static str, message: impl Into<String>) -> Self {
@@ -117,7 +129,7 @@ impl ChildSet<Desired> {
     }
 
     fn push(mut self, ar: ApiResource, name: String, want: Want) -> Self {
-        self.items.push(Desired { ar, name, want });
+        self.items.push(Desired { ar, name, want, needs: Vec::new() });
         self
     }
 }

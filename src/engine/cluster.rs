@@ -148,7 +148,7 @@ impl Cluster {
 
     /// Takes a state of a child into the cache and wakes whom it concerns. Returns its summary.
     pub fn learn(&self, ar: &ApiResource, object: &DynamicObject, written: bool) -> Summary {
-        let summary = summary::summarize(object, &self.legacy);
+        let summary = summary::summarize(ar, object, &self.legacy);
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let change = self.cache().insert(ar, &namespace, &name, summary.clone(), written);
         if let Change::Some(before) = change

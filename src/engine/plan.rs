@@ -76,14 +76,22 @@ pub fn plan<'a, W: Workload>(
 ) -> Plan {
     let mut plan = Plan::default();
     let mut missing: Vec<&ApiResource> = Vec::new();
+    let mut held: Vec<(&str, &str)> = Vec::new();
     for child in &desired.items {
         let (Want::Stands(object) | Want::Retained(object)) = &child.want else { continue };
+        if child.needs.iter().any(|(kind, name)| held.contains(&(kind, name))) {
+            held.push((&child.ar.kind, &child.name));
+            continue;
+        }
         match find(&child.ar, &child.name) {
             Found::KindMissing if missing.contains(&&child.ar) => {}
             Found::KindMissing => missing.push(&child.ar),
             found => match step(owner, &child.ar, object, found) {
                 Ok(step) => plan.steps.extend(step),
-                Err(problem) => plan.problems.push(problem),
+                Err(problem) => {
+                    held.push((&child.ar.kind, &child.name));
+                    plan.problems.push(problem);
+                }
             },
         }
     }

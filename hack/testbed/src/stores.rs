@@ -118,7 +118,7 @@ impl Testbed {
     /// # Errors
     /// When it cannot be installed or does not start.
     pub async fn postgres(&self) -> Result<Postgres, Error> {
-        machine::ensure_packages(&["postgresql"]).await?;
+        install_postgres().await?;
         let postgres = Postgres { service: Service::new(&self.plan, "postgres")?, address: self.free_address()? };
         let step = Step::begin("starting PostgreSQL");
         step.watch(postgres.begin()).await?;
@@ -200,6 +200,19 @@ exec setpriv --reuid=postgres --regid=postgres --init-groups --pdeathsig KILL --
         let prefix = ["unshare", "--mount", "--ipc", "--propagation", "private", "sh", "-ec", SCRIPT, "sh", &dir];
         prefix.iter().map(|word| (*word).to_owned()).chain(argv).collect()
     }
+}
+
+/// Installs the server without the database cluster that its package would make and run.
+pub(crate) async fn install_postgres() -> Result<(), Error> {
+    if programs().is_ok() {
+        return Ok(());
+    }
+    let settings = Path::new("/etc/postgresql-common/createcluster.conf");
+    if machine::is_root() && !settings.exists() {
+        state::make_dir(Path::new("/etc/postgresql-common"))?;
+        state::write(settings, "create_main_cluster = false\n")?;
+    }
+    machine::ensure_packages(&["postgresql"]).await
 }
 
 /// The newest server's programs; Debian keeps them off `PATH`.

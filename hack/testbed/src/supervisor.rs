@@ -99,14 +99,23 @@ async fn run(dir: &Path) -> Result<(), Error> {
     let keeper = Rc::new(Mutex::new(Keeper::default()));
     let result = live(&plan, &record, &keeper).await;
     if let Err(error) = &result {
-        // Said before the logs are removed, so that the owner need not wait.
-        report(&Report::Failed(error.to_string()));
+        report(&Report::Failed(keep_logs(&plan, &error.to_string())));
     }
     keeper.lock().await.stop_all().await;
     let lock = state::lock(&state::root().join("lock"));
     state::remove(&record);
     drop(lock);
     Ok(())
+}
+
+/// Keeps the logs of a testbed that did not start, the last one's only; returns the message that names them there.
+fn keep_logs(plan: &Plan, message: &str) -> String {
+    let (logs, kept) = (plan.dir().join("logs"), state::cache().join("last-failure"));
+    let _ = std::fs::remove_dir_all(&kept);
+    if state::make_dir(&state::cache()).is_err() || std::fs::rename(&logs, &kept).is_err() {
+        return message.to_owned();
+    }
+    message.replace(&logs.display().to_string(), &kept.display().to_string())
 }
 
 /// From now on this process is the one to look for.

@@ -149,10 +149,14 @@ impl Testbed {
         crate::client(&self.kubeconfig, user_agent)
     }
 
-    /// The path of a program: `kubectl`, `etcd`, ...; an unknown name is returned as it is, to be looked up on `PATH`.
+    /// The path of a program: `kubectl`, `etcd`, ..., also `traefik` once it was fetched. An unknown name is returned as
+    /// it is, to be looked up on `PATH`.
     #[must_use]
     pub fn tool(&self, name: &str) -> PathBuf {
-        self.plan.tools.get(name).map_or_else(|| name.into(), Clone::clone)
+        let known = self.plan.tools.get(name).cloned();
+        let fetched =
+            || Some(binaries::traefik_entry().join("bin/traefik")).filter(|file| name == "traefik" && file.is_file());
+        known.or_else(fetched).unwrap_or_else(|| name.into())
     }
 
     /// The requests of clients whose User-Agent begins with this, in order of arrival.
@@ -255,7 +259,7 @@ pub async fn prepare(node: Node) -> Result<(), Error> {
         Image::Mlflow.archive().await?;
         crate::traefik::prepare().await?;
         binaries::obtain_one("versitygw").await?;
-        machine::ensure_packages(&["postgresql"]).await?;
+        crate::stores::install_postgres().await?;
     }
     binaries::report(&tools);
     Ok(())

@@ -3,6 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use kube::Api;
+use kube::api::{DynamicObject, Patch};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::json;
+
+use crate::bring_up::apply;
 use crate::command::{command, run};
 use crate::error::Error;
 use crate::keeper::Ending;
@@ -21,10 +27,10 @@ const GATEWAY_API: &str = "v1.5.1";
 pub struct TraefikOptions {
     /// Traefik's own `IngressRoute` and `Middleware`; its CRDs are installed.
     pub crd: bool,
-    /// Ingresses with ingress-nginx's annotations, of class `nginx`.
+    /// Ingresses with ingress-nginx's annotations, of class `nginx`, which is made.
     pub nginx: bool,
-    /// The Gateway API; its CRDs are installed. The controller is `traefik.io/gateway-controller`, and a listener's
-    /// port must be [`Traefik::http`]'s or [`Traefik::https`]'s.
+    /// The Gateway API; its CRDs are installed and the class `traefik` is made. A listener's port must be
+    /// [`Traefik::http`]'s or [`Traefik::https`]'s.
     pub gateway: bool,
     /// The port for HTTP; by default a free one.
     pub http: Option<u16>,
@@ -95,6 +101,7 @@ impl Testbed {
         if options.gateway {
             self.install_gateway_crds().await?;
         }
+        self.classes(&options).await?;
         let [http, https, api] = ports::free(self.plan.slot, 3)[..] else {
             return Err(Error::machine("there are no three free ports on 127.0.0.1", "end some programs"));
         };
@@ -111,6 +118,25 @@ impl Testbed {
         traefik.service.start(argv, &[("KUBECONFIG", kubeconfig)], Ending::Terminate)?;
         traefik.service.ready(async || http_status(api_address(api), "/ping").await == Some(200)).await?;
         Ok(traefik)
+    }
+
+    /// What routes name to say that they are for this Traefik.
+    async fn classes(&self, options: &TraefikOptions) -> Result<(), Error> {
+        let nginx = ("networking.k8s.io", "IngressClass", "nginx", "controller", "k8s.io/ingress-nginx");
+        let gateway =
+            ("gateway.networking.k8s.io", "GatewayClass", "traefik", "controllerName", "traefik.io/gateway-controller");
+        let client = self.client("testbed")?;
+        for (wanted, (group, kind, name, field, controller)) in [(options.nginx, nginx), (options.gateway, gateway)] {
+            if wanted {
+                let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+                let class = json!({
+                    "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}, "spec": {field: controller},
+                });
+                let classes = Api::<DynamicObject>::all_with(client.clone(), &resource);
+                classes.patch(name, &apply(), &Patch::Apply(class)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Installs Traefik's CRDs and waits until they are served. Doing it again costs little.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -196,7 +197,7 @@ async fn mlflow_logs_a_run_through_traefik_into_real_stores(testbed: &Testbed) {
     });
     deployment_becomes_available(testbed, Image::Mlflow.reference(), container).await;
     println!("MLflow answers /health after {:.1} s", begun.elapsed().as_secs_f32());
-    route(&testbed.client("whole/3").unwrap()).await;
+    route(&testbed.client("whole/3").unwrap(), traefik.http()).await;
     let code = "
 import mlflow, os, tempfile
 mlflow.set_tracking_uri(os.environ['URI'])
@@ -217,21 +218,47 @@ print(mlflow.artifacts.load_text(f'runs:/{run.info.run_id}/note.txt'))
     assert!(std::net::TcpStream::connect(api).is_err());
 }
 
-async fn route(client: &Client) {
-    let object = |group: &str, version: &str, kind: &str| {
+/// Waits until a host's route leads to MLflow.
+async fn answers(address: SocketAddr, host: &str) {
+    let url = format!("http://{address}/health");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let curl = Command::new("curl").args(["-s", "-H", &format!("Host: {host}"), &url]).output().unwrap();
+        let text = String::from_utf8_lossy(&curl.stdout).into_owned();
+        if text == "OK" {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{host}: {text}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// One service, and a route of each kind that leads to it.
+async fn route(client: &Client, address: SocketAddr) {
+    let apply = async |group: &str, version: &str, kind: &str, spec: serde_json::Value| {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource)
+        let objects = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource);
+        let object = json!({
+            "apiVersion": resource.api_version, "kind": kind, "metadata": {"name": "web"}, "spec": spec,
+        });
+        objects.patch("web", &PatchParams::apply("whole"), &Patch::Apply(object)).await.unwrap();
     };
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 5000}]},
-    });
-    let route = json!({
-        "apiVersion": "traefik.io/v1alpha1", "kind": "IngressRoute", "metadata": {"name": "web"},
-        "spec": {"entryPoints": ["web"], "routes": [{"kind": "Rule", "match": "PathPrefix(`/`)",
-                 "services": [{"name": "web", "port": 80}]}]},
-    });
-    let parameters = PatchParams::apply("whole");
-    object("", "v1", "Service").patch("web", &parameters, &Patch::Apply(service)).await.unwrap();
-    object("traefik.io", "v1alpha1", "IngressRoute").patch("web", &parameters, &Patch::Apply(route)).await.unwrap();
+    let service = json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 5000}]});
+    apply("", "v1", "Service", service).await;
+    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+    let http = json!({"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]});
+    let rules = json!({"ingressClassName": "nginx", "rules": [{"host": "nginx.test", "http": http}]});
+    apply("networking.k8s.io", "v1", "Ingress", rules).await;
+    let listeners = json!([{"name": "http", "protocol": "HTTP", "port": address.port()}]);
+    let gateway = json!({"gatewayClassName": "traefik", "listeners": listeners});
+    apply("gateway.networking.k8s.io", "v1", "Gateway", gateway).await;
+    let rules = json!([{"backendRefs": [{"name": "web", "port": 80}]}]);
+    let route = json!({"parentRefs": [{"name": "web"}], "hostnames": ["gateway.test"], "rules": rules});
+    apply("gateway.networking.k8s.io", "v1", "HTTPRoute", route).await;
+    answers(address, "nginx.test").await;
+    answers(address, "gateway.test").await;
+    // Last, for it takes every host: MLflow's client goes by address.
+    let routes = json!([{"kind": "Rule", "match": "PathPrefix(`/`)", "services": [{"name": "web", "port": 80}]}]);
+    apply("traefik.io", "v1alpha1", "IngressRoute", json!({"entryPoints": ["web"], "routes": routes})).await;
+    answers(address, "crd.test").await;
 }

@@ -3,6 +3,8 @@
 pub mod nginx;
 pub mod traefik;
 
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
 use kube::api::ApiResource;
 
 use super::url::PublicUrl;
@@ -50,8 +52,16 @@ impl Ingress {
     #[must_use]
     pub fn add(self, route: &Route<'_>, set: ChildSet<Desired>) -> ChildSet<Desired> {
         match self {
-            Self::Traefik => set.with_each(traefik::middlewares(route)).with(&traefik::ingress_route(route)),
-            Self::Nginx => set.with_each(nginx::ingresses(route)),
+            Self::Traefik => {
+                let middlewares = traefik::middlewares(route);
+                let names: Vec<_> = middlewares.iter().map(ResourceExt::name_any).collect();
+                let set =
+                    set.with_each(middlewares).with(&traefik::ingress_route(route)).needing::<Service>(route.name);
+                names.into_iter().fold(set, ChildSet::needing::<traefik::Middleware>)
+            }
+            Self::Nginx => nginx::ingresses(route)
+                .iter()
+                .fold(set, |set, ingress| set.with(ingress).needing::<Service>(route.name)),
             Self::None => set,
         }
     }
