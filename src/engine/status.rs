@@ -99,9 +99,12 @@ pub fn conditions(
     let stalled = headline(problems, |w| w == Weight::Stalls);
     let degraded = headline(problems, |w| w != Weight::Waits);
     let blocking = headline(problems, |w| w != Weight::Degrades);
-    let settled = || match is_stopped(live) {
-        true => (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned()),
-        false => (reason::READY, format!("all {} children stand", live.items.len())),
+    let settled = || {
+        if is_stopped(live) {
+            (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned())
+        } else {
+            (reason::READY, format!("all {} children stand", live.items.len()))
+        }
     };
     let expected = || (reason::AS_EXPECTED, "nothing is wrong".to_owned());
     let mut wanted = vec![

@@ -54,6 +54,7 @@ pub trait Workload:
     fn extend_status(&self, _seen: &Seen<'_>, _live: &ChildSet<Live>, _status: &mut Self::Status) {}
 
     /// What earlier controllers of this kind left behind and nobody else will remove.
+    #[must_use]
     fn legacy() -> Legacy {
         Legacy::default()
     }

@@ -309,7 +309,8 @@ mod tests {
         let item = Live { ar, name: "tracker".into(), summary: Some(summary) };
         let live = ChildSet { items: vec![item], ..ChildSet::default() };
         let mut status = ServerStatus::default();
-        server(json!({ "url": "HTTPS://H.example/a" })).extend_status(&live, &mut status);
+        let seen = Seen { objects: &[], conflict: None, now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH };
+        server(json!({ "url": "HTTPS://H.example/a" })).extend_status(&seen, &live, &mut status);
         assert_eq!(status.url.as_deref(), Some("https://h.example/a/"));
         assert_eq!(status.selector.as_deref(), Some("app=tracker,ts_name=tracker"));
         assert_eq!((status.replicas, status.ready_replicas, status.certificate_not_after), (Some(2), Some(1), None));
