@@ -29,7 +29,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Outcome = Result<(), Error>;
 
 /// How long anything may take that is waited for.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
@@ -244,14 +244,14 @@ pub async fn until_within<K>(
 where
     K: Resource + Known,
 {
-    match tokio::time::timeout(deadline, wait::await_condition(api.clone(), name, is)).await {
-        Ok(object) => Ok(object?),
-        Err(_) => {
-            let mut last = api.get_opt(name).await?;
-            last.iter_mut().for_each(|object| object.managed_fields_mut().clear());
-            Err(format!("{name} is not {what} after {deadline:?}, but {}", serde_json::to_string(&last)?).into())
-        }
+    if let Ok(object) = tokio::time::timeout(deadline, wait::await_condition(api.clone(), name, is)).await {
+        return Ok(object?);
     }
+    let mut last = api.get_opt(name).await?;
+    if let Some(object) = &mut last {
+        object.managed_fields_mut().clear();
+    }
+    Err(format!("{name} is not {what} after {deadline:?}, but {}", serde_json::to_string(&last)?).into())
 }
 
 /// A condition of a `TrackingServer`.

@@ -3,6 +3,8 @@
 //! `cargo test --test e2e` runs all; `-- '[api]'` only those that need no real node, `-- '[node]'` the others; `-- --list`
 //! names them.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod api;
 mod kit;
 mod node;

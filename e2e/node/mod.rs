@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// MLflow needs ten seconds of a processor to start, and several do at once.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The node that the tests share, and Traefik in front of it.
 struct Site {

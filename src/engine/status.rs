@@ -155,3 +155,92 @@ fn cut(mut message: String) -> String {
     }
     message
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn settled(old: &[Condition], generation: i64, problems: &[Problem], now: Timestamp) -> Vec<Condition> {
+        conditions(old, generation, &ChildSet::default(), problems, now)
+    }
+
+    fn problem(weight: Weight) -> Problem {
+        Problem { weight, reason: reason::REJECTED, message: "why".into() }
+    }
+
+    fn shown(conditions: &[Condition]) -> Vec<(&str, &str)> {
+        conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect()
+    }
+
+    #[test]
+    fn each_weight_shows_as_the_contract_says() {
+        let rows = [
+            (None, vec![("Ready", "True"), ("Degraded", "False")]),
+            (Some(Weight::Waits), vec![("Ready", "False"), ("Degraded", "False"), ("Reconciling", "True")]),
+            (Some(Weight::Fails), vec![("Ready", "False"), ("Degraded", "True"), ("Reconciling", "True")]),
+            (Some(Weight::Stalls), vec![("Ready", "False"), ("Degraded", "True"), ("Stalled", "True")]),
+            (Some(Weight::Degrades), vec![("Ready", "True"), ("Degraded", "True")]),
+        ];
+        for (weight, wanted) in rows {
+            let problems: Vec<_> = weight.into_iter().map(problem).collect();
+            assert_eq!(shown(&settled(&[], 1, &problems, NOW)), wanted, "{weight:?}");
+        }
+    }
+
+    #[test]
+    fn stalled_and_reconciling_are_never_both_true() {
+        let both = settled(&[], 1, &[problem(Weight::Waits), problem(Weight::Stalls)], NOW);
+        assert_eq!(shown(&both), [("Ready", "False"), ("Degraded", "True"), ("Stalled", "True")]);
+    }
+
+    #[test]
+    fn transition_time_moves_only_with_status_and_generation_is_refreshed_everywhere() {
+        let later = Timestamp::from_second(90).unwrap();
+        let first = settled(&[], 1, &[problem(Weight::Waits)], NOW);
+        let second = settled(&first, 2, &[Problem { message: "another".into(), ..problem(Weight::Waits) }], later);
+        assert!(second.iter().all(|c| c.observed_generation == Some(2) && c.last_transition_time.0 == NOW));
+        let third = settled(&second, 2, &[], later);
+        let moved = |type_: &str| third.iter().find(|c| c.type_ == type_).unwrap().last_transition_time.0;
+        assert_eq!((moved("Ready"), moved("Degraded")), (later, NOW));
+    }
+
+    #[test]
+    fn a_deployment_is_done_when_rollout_status_says_so() {
+        let done = DeploymentFacts {
+            generation: 2,
+            observed_generation: 2,
+            wanted: 1,
+            replicas: 1,
+            updated: 1,
+            ready: 1,
+            available: 1,
+            ..Default::default()
+        };
+        assert_eq!(rollout(&done, None), None);
+        for unfinished in [
+            DeploymentFacts { observed_generation: 1, ..done.clone() },
+            DeploymentFacts { updated: 0, ..done.clone() },
+            DeploymentFacts { replicas: 2, ..done.clone() },
+            DeploymentFacts { available: 0, unavailable: 1, ..done.clone() },
+        ] {
+            assert!(
+                matches!(rollout(&unfinished, None), Some((Weight::Waits, reason::PROGRESSING, _))),
+                "{unfinished:?}"
+            );
+        }
+        let late = DeploymentFacts { available: 0, unavailable: 1, deadline_exceeded: Some("too late".into()), ..done };
+        let told = rollout(&late, Some("pod p: ImagePullBackOff"));
+        assert_eq!(
+            told,
+            Some((Weight::Stalls, reason::PROGRESS_DEADLINE_EXCEEDED, "too late: pod p: ImagePullBackOff".into()))
+        );
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let cut = cut("é".repeat(MESSAGE_LIMIT));
+        assert!(cut.len() <= MESSAGE_LIMIT + '…'.len_utf8() && cut.ends_with('…'));
+    }
+}
