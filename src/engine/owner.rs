@@ -172,16 +172,17 @@ impl<W: Workload> Controller<W> {
     async fn tell(&self, resource: &W, old: &[Condition], new: &[Condition], wrote: bool) {
         let is =
             |list: &[Condition], type_: &str| list.iter().find(|c| c.type_ == type_ && c.status == "True").cloned();
-        let degraded = is(new, condition::DEGRADED);
+        let news =
+            |type_: &str| is(new, type_).filter(|now| is(old, type_).is_none_or(|before| before.reason != now.reason));
         let ready = is(new, condition::READY).is_some();
-        let event = match degraded {
-            Some(now) if is(old, condition::DEGRADED).is_none_or(|before| before.reason != now.reason) => {
-                (EventType::Warning, "FailedSync", format!("{}: {}", now.reason, now.message))
-            }
-            _ if ready && (wrote || is(old, condition::READY).is_none()) => {
-                (EventType::Normal, "Synced", format!("{} synced successfully", capitalized(&W::kind(&()))))
-            }
-            _ => return,
+        let event = if let Some(now) = news(condition::DEGRADED) {
+            (EventType::Warning, "FailedSync", format!("{}: {}", now.reason, now.message))
+        } else if let Some(now) = news(condition::CERTIFICATE_EXPIRING) {
+            (EventType::Warning, condition::CERTIFICATE_EXPIRING, now.message)
+        } else if ready && (wrote || is(old, condition::READY).is_none()) {
+            (EventType::Normal, "Synced", format!("{} synced successfully", capitalized(&W::kind(&()))))
+        } else {
+            return;
         };
         let (type_, reason, note) = event;
         let event = Event { type_, reason: reason.into(), note: Some(note), action: "Sync".into(), secondary: None };

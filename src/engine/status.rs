@@ -21,6 +21,8 @@ pub mod condition {
     pub const STALLED: &str = "Stalled";
     /// Converging.
     pub const RECONCILING: &str = "Reconciling";
+    /// The certificate of the route ends soon; its reason says how soon.
+    pub const CERTIFICATE_EXPIRING: &str = "CertificateExpiring";
 }
 
 /// A condition message is for a person to read; the API allows 32 KiB.
@@ -95,10 +97,10 @@ pub fn conditions(
     problems: &[Problem],
     now: Timestamp,
 ) -> Vec<Condition> {
-    let ready = problems.iter().all(|p| p.weight == Weight::Degrades);
+    let blocking = headline(problems, |w| w < Weight::Degrades);
+    let ready = blocking.is_none();
     let stalled = headline(problems, |w| w == Weight::Stalls);
-    let degraded = headline(problems, |w| w != Weight::Waits);
-    let blocking = headline(problems, |w| w != Weight::Degrades);
+    let degraded = headline(problems, |w| matches!(w, Weight::Stalls | Weight::Fails | Weight::Degrades));
     let settled = || {
         if is_stopped(live) {
             (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned())
@@ -116,6 +118,8 @@ pub fn conditions(
         (None, Some(words)) => wanted.push((condition::RECONCILING, true, words)),
         (None, None) => {}
     }
+    wanted
+        .extend(headline(problems, |w| w == Weight::Warns).map(|words| (condition::CERTIFICATE_EXPIRING, true, words)));
     wanted
         .into_iter()
         .map(|(type_, is, (reason, message))| {
@@ -182,6 +186,7 @@ mod tests {
             (Some(Weight::Fails), vec![("Ready", "False"), ("Degraded", "True"), ("Reconciling", "True")]),
             (Some(Weight::Stalls), vec![("Ready", "False"), ("Degraded", "True"), ("Stalled", "True")]),
             (Some(Weight::Degrades), vec![("Ready", "True"), ("Degraded", "True")]),
+            (Some(Weight::Warns), vec![("Ready", "True"), ("Degraded", "False"), ("CertificateExpiring", "True")]),
         ];
         for (weight, wanted) in rows {
             let problems: Vec<_> = weight.into_iter().map(problem).collect();

@@ -118,6 +118,8 @@ pub enum Weight {
     Waits,
     /// Works, but needs attention: `Degraded=True`; `Ready` is as the children are.
     Degrades,
+    /// Works, and will need attention: `CertificateExpiring=True` and an event, nothing else.
+    Warns,
 }
 
 /// What the engine has observed for one resource at the time of a decision.
