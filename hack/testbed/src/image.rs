@@ -1,5 +1,8 @@
 //! Container images without a container engine and without a registry: a root directory, packed as a docker archive.
 
+mod node_js;
+mod python;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -7,8 +10,7 @@ use serde_json::json;
 use crate::command::{command, run};
 use crate::error::Error;
 use crate::node_config::PAUSE;
-use crate::progress::{Step, say};
-use crate::{cache, machine, state};
+use crate::{cache, state};
 
 /// An image the testbed can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -18,24 +20,24 @@ pub enum Image {
     Pause,
     /// `mlflow:3.17.2`: MLflow with boto3 and psycopg2 on Debian. Runs as any user, on a read-only root.
     Mlflow,
+    /// `jupyterlab:4.6.6` on Debian, with its kernel and a terminal.
+    Jupyter,
+    /// `code-server:4.139.1` on Debian, with what it needs to edit and for its terminal; without its assistants.
+    CodeServer,
+    /// `web:testbed`, of 9 MB: tells how a request arrived and echoes web sockets. It stands in for any program that
+    /// serves: called as `mlflow`, `jupyter` or `code-server` it listens where that would.
+    Web,
 }
 
-const MLFLOW: &str = "docker.io/library/mlflow:3.17.2";
-const WHEELS: [&str; 3] = ["mlflow==3.17.2", "boto3", "psycopg2-binary"];
-const DEBIAN: &str = "bookworm";
-/// The Python of that Debian.
-const PYTHON: &str = "3.11";
-const PACKAGES: &str = "python3,python3-distutils,ca-certificates,libgomp1";
-/// Counts changes to the recipe that none of the pins shows.
+/// Counts changes to the recipes that none of the pins shows.
 const RECIPE: &str = "1";
 
-/// Where the wheels go: Debian's Python looks there by itself.
-const SITE: &str = "usr/local/lib/python3.11/dist-packages";
-/// `mlflow` on `PATH`: the script pip makes names the interpreter of the machine that ran pip.
-const LAUNCHER: &str = "#!/usr/bin/python3\nimport sys\nfrom mlflow.cli import cli\nsys.exit(cli())\n";
+const WEB: &str = "docker.io/library/web:testbed";
 
 const PAUSE_SOURCES: [(&str, &str); 2] =
     [("go.mod", include_str!("../go/pause/go.mod")), ("main.go", include_str!("../go/pause/main.go"))];
+const WEB_SOURCES: [(&str, &str); 2] =
+    [("go.mod", include_str!("../go/web/go.mod")), ("main.go", include_str!("../go/web/main.go"))];
 
 impl Image {
     /// What a pod writes in `image`.
@@ -43,7 +45,10 @@ impl Image {
     pub fn reference(self) -> &'static str {
         match self {
             Self::Pause => PAUSE,
-            Self::Mlflow => MLFLOW,
+            Self::Mlflow => python::MLFLOW.reference,
+            Self::Jupyter => python::JUPYTER.reference,
+            Self::CodeServer => node_js::CODE_SERVER,
+            Self::Web => WEB,
         }
     }
 
@@ -59,88 +64,42 @@ impl Image {
                 let key = cache::key(&[PAUSE_SOURCES[0].1, PAUSE_SOURCES[1].1, RECIPE]);
                 cache::entry(&format!("image-pause-{key}"), pause).await
             }
-            Self::Mlflow => {
-                let key = cache::key(&[&WHEELS.join(" "), DEBIAN, PYTHON, PACKAGES, LAUNCHER, RECIPE]);
-                cache::entry(&format!("image-mlflow-{key}"), mlflow).await
+            Self::Mlflow => python::entry(&python::MLFLOW).await,
+            Self::Jupyter => python::entry(&python::JUPYTER).await,
+            Self::CodeServer => node_js::entry().await,
+            Self::Web => {
+                let key = cache::key(&[WEB_SOURCES[0].1, WEB_SOURCES[1].1, RECIPE]);
+                cache::entry(&format!("image-web-{key}"), web).await
             }
         }
     }
 }
 
 async fn pause(dir: PathBuf) -> Result<(), Error> {
-    let root = dir.join("rootfs");
-    state::make_dir(&root)?;
-    for (name, content) in PAUSE_SOURCES {
-        state::write(&dir.join(name), content)?;
-    }
-    let mut go = command("go");
-    go.current_dir(&dir).env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOFLAGS", "");
-    go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "rootfs/pause", "."]);
-    run(&mut go).await?;
+    go(&dir, &PAUSE_SOURCES, "pause").await?;
     pack(&dir, PAUSE, json!({"Entrypoint": ["/pause"], "User": "65535:65535"})).await
 }
 
-async fn mlflow(dir: PathBuf) -> Result<(), Error> {
-    say("making the MLflow image from Debian and PyPI packages (once; kept in the cache)");
-    machine::ensure_packages(&["debootstrap"]).await?;
-    let root = dir.join("rootfs");
-    Step::begin("  Debian").watch(debian(&root)).await?;
-    Step::begin("  Python packages").watch(wheels(&root)).await?;
-    prune(&root).await?;
-    let launcher = root.join("usr/local/bin/mlflow");
-    state::write(&launcher, LAUNCHER)?;
-    run(command("chmod").arg("755").arg(&launcher)).await?;
-    Step::begin("  compiling Python").watch(compile(&root)).await?;
-    let config = json!({
-        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", "LANG=C.UTF-8",
-                "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"],
-        "Cmd": ["mlflow", "server", "--host", "0.0.0.0", "--port", "5000"],
-        "WorkingDir": "/tmp",
-    });
-    Step::begin("  packing").watch(pack(&dir, MLFLOW, config)).await
-}
-
-async fn debian(root: &Path) -> Result<(), Error> {
-    let mirror = machine::debian_mirror()
-        .await
-        .ok_or_else(|| Error::machine("this machine's package sources name no Debian mirror", "run on Debian"))?;
-    let mut debootstrap = command("debootstrap");
-    debootstrap.args(["--variant=minbase", &format!("--include={PACKAGES}"), DEBIAN]).arg(root).arg(mirror);
-    run(&mut debootstrap).await.map(drop)
-}
-
-/// Only wheels, and for the image's Python: this machine's may be another one.
-async fn wheels(root: &Path) -> Result<(), Error> {
-    let mut pip = command("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--no-cache-dir", "--root-user-action=ignore"]);
-    pip.args(["--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:"]);
-    for glibc in ["manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28", "manylinux_2_34"] {
-        pip.args(["--platform", &format!("{glibc}_{}", std::env::consts::ARCH)]);
+async fn web(dir: PathBuf) -> Result<(), Error> {
+    go(&dir, &WEB_SOURCES, "bin/web").await?;
+    for name in ["mlflow", "jupyter", "code-server"] {
+        let link = dir.join("rootfs/bin").join(name);
+        std::os::unix::fs::symlink("web", &link).map_err(Error::file(&link))?;
     }
-    pip.arg("--target").arg(root.join(SITE)).args(WHEELS);
-    run(&mut pip).await.map(drop)
+    pack(&dir, WEB, json!({"Env": ["PATH=/bin"], "Entrypoint": ["web"]})).await
 }
 
-/// What neither MLflow nor a look at a failure needs; a third of the size.
-async fn prune(root: &Path) -> Result<(), Error> {
-    const SCRIPT: &str = "cd \"$1\"
-rm -rf var/cache/apt/* var/lib/apt/lists/* var/log/* usr/share/doc usr/share/man usr/share/locale usr/share/info
-find usr/local/lib -depth -type d -name tests -not -path '*/mlflow/*' -exec rm -rf {} +
-find . -xdev -name '*.pyc' -delete
-rm -rf \"$2/bin\" \"$2/pyarrow/include\"";
-    run(command("sh").args(["-ec", SCRIPT, "sh"]).arg(root).arg(SITE)).await.map(drop)
-}
-
-/// A read-only root cannot keep what Python compiles, so every start would compile again.
-async fn compile(root: &Path) -> Result<(), Error> {
-    let mut python = command("chroot");
-    python.arg(root).args(["python3", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]);
-    python.args([&format!("/{SITE}"), &format!("/usr/lib/python{PYTHON}")]);
-    // Some packages carry files for other Pythons, which do not compile; they are not imported either.
-    run(&mut python)
-        .await
-        .map(drop)
-        .or_else(|error| if matches!(error, Error::Command { .. }) { Ok(()) } else { Err(error) })
+/// Builds a static program into the root directory.
+async fn go(dir: &Path, sources: &[(&str, &str)], program: &str) -> Result<(), Error> {
+    let file = dir.join("rootfs").join(program);
+    state::make_dir(file.parent().unwrap_or(dir))?;
+    for (name, content) in sources {
+        state::write(&dir.join(name), content)?;
+    }
+    let mut go = command("go");
+    go.current_dir(dir).env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOFLAGS", "");
+    go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"]).arg(file).arg(".");
+    run(&mut go).await.map(drop)
 }
 
 /// Packs `rootfs` as `image.tar`: one layer, its configuration, and a manifest that names both.

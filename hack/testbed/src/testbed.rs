@@ -256,7 +256,9 @@ pub async fn prepare(node: Node) -> Result<(), Error> {
     let node = resolve(node).await;
     let (tools, _, _) = obtain(node).await?;
     if node == Node::Real {
-        Image::Mlflow.archive().await?;
+        for image in [Image::Mlflow, Image::Jupyter, Image::CodeServer, Image::Web] {
+            image.archive().await?;
+        }
         crate::traefik::prepare().await?;
         binaries::obtain_one("versitygw").await?;
         crate::stores::install_postgres().await?;

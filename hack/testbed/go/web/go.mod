@@ -1,0 +1,3 @@
+module testbed.local/web
+
+go 1.26.0
