@@ -4,6 +4,9 @@ mod browser;
 mod client;
 mod data;
 mod failure;
+mod http;
+mod kinds;
+mod routes;
 
 use std::time::Duration;
 
@@ -16,7 +19,10 @@ use crate::kit::{Case, Error, bare, install_crds};
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    [browser::trials(), data::trials(), failure::trials()].into_iter().flatten().collect()
+    [browser::trials(), data::trials(), failure::trials(), routes::trials(), kinds::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// MLflow needs ten seconds of a processor to start, and several do at once.
@@ -34,7 +40,8 @@ async fn site() -> Result<&'static Site, Error> {
     SITE.get_or_try_init(|| async {
         let testbed = bare(Node::Real).await?;
         testbed.load_image(Image::Mlflow).await?;
-        let traefik = testbed.traefik(TraefikOptions::default()).await?;
+        let traefik =
+            testbed.traefik(TraefikOptions { nginx: true, gateway: true, ..TraefikOptions::default() }).await?;
         install_crds(&testbed).await?;
         Ok(Site { testbed, traefik })
     })
