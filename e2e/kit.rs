@@ -30,7 +30,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Outcome = Result<(), Error>;
 
 /// How long anything may take that is waited for.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime")
@@ -86,6 +86,8 @@ pub struct Case {
     pub client: Client,
     /// The test's namespace, which is also the name its operator goes by.
     pub namespace: String,
+    /// How long anything may take that is waited for.
+    pub patience: Duration,
 }
 
 impl Case {
@@ -99,7 +101,7 @@ impl Case {
         let client = testbed.client("tester")?;
         let metadata = ObjectMeta { name: Some(name.into()), ..Default::default() };
         Api::all(client.clone()).create(&PostParams::default(), &Namespace { metadata, ..Default::default() }).await?;
-        Ok(Self { testbed, client, namespace: name.into() })
+        Ok(Self { testbed, client, namespace: name.into(), patience: DEADLINE })
     }
 
     /// Starts an operator for this namespace alone, with default options.
@@ -184,7 +186,7 @@ impl Case {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Known,
     {
-        until(self.all(), name, what, move |object: Option<&K>| object.is_some_and(&is))
+        until_within(self.patience, self.all(), name, what, move |object: Option<&K>| object.is_some_and(&is))
             .await?
             .ok_or(format!("{name} is gone").into())
     }
@@ -194,7 +196,7 @@ impl Case {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Known,
     {
-        until(self.all::<K>(), name, "gone", |object: Option<&K>| object.is_none()).await.map(drop)
+        until_within(self.patience, self.all::<K>(), name, "gone", |o: Option<&K>| o.is_none()).await.map(drop)
     }
 
     /// Waits until a `TrackingServer` is Ready at its current generation.
@@ -244,14 +246,28 @@ pub async fn until<K>(api: Api<K>, name: &str, what: &str, is: impl Fn(Option<&K
 where
     K: Resource + Known,
 {
-    match tokio::time::timeout(DEADLINE, wait::await_condition(api.clone(), name, is)).await {
-        Ok(object) => Ok(object?),
-        Err(_) => {
-            let mut last = api.get_opt(name).await?;
-            last.iter_mut().for_each(|object| object.managed_fields_mut().clear());
-            Err(format!("{name} is not {what} after {DEADLINE:?}, but {}", serde_json::to_string(&last)?).into())
-        }
+    until_within(DEADLINE, api, name, what, is).await
+}
+
+/// [`until`] with a deadline of its own.
+pub async fn until_within<K>(
+    deadline: Duration,
+    api: Api<K>,
+    name: &str,
+    what: &str,
+    is: impl Fn(Option<&K>) -> bool,
+) -> Result<Option<K>, Error>
+where
+    K: Resource + Known,
+{
+    if let Ok(object) = tokio::time::timeout(deadline, wait::await_condition(api.clone(), name, is)).await {
+        return Ok(object?);
     }
+    let mut last = api.get_opt(name).await?;
+    if let Some(object) = &mut last {
+        object.managed_fields_mut().clear();
+    }
+    Err(format!("{name} is not {what} after {deadline:?}, but {}", serde_json::to_string(&last)?).into())
 }
 
 /// A condition of a resource.

@@ -9,11 +9,14 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use testbed::{Node, Testbed};
 
-use crate::kit::{Case, Outcome, bare, condition, install_crds, minimal, trial};
+use tokio::io::AsyncBufReadExt;
+
+use crate::kit::{Case, DEADLINE, Outcome, bare, condition, install_crds, minimal, trial};
 
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("the_operator_waits_for_crds_and_a_route_kind_that_come_late", late_crds),
+        trial("the_program_says_what_it_waits_for_goes_on_and_ends_on_sigterm", the_program),
         trial("a_resource_that_cannot_be_decoded_is_told_and_all_others_go_on", undecodable),
     ]
 }
@@ -63,7 +66,7 @@ async fn undecodable() -> Outcome {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(crate::kit::DEADLINE, made).await?;
+    tokio::time::timeout(DEADLINE, made).await?;
     case.serve("fine", minimal()).await?;
     let operator = case.operator();
     case.until_ready("fine").await?;
@@ -74,4 +77,36 @@ async fn undecodable() -> Outcome {
     let status = told.map(|o| o.data["status"].to_string()).unwrap_or_default();
     assert!(status.contains("InvalidSpec") && !status.contains("AKIASECRET"), "{status}");
     operator.stop().await
+}
+
+/// The real program, as a pod would run it.
+async fn the_program() -> Outcome {
+    static OWN: OnceLock<Testbed> = OnceLock::new();
+    let testbed = bare(Node::Simulated).await?;
+    let testbed = OWN.get_or_init(|| testbed);
+    testbed.install_traefik_crds().await?;
+    let case = Case::on(testbed, "program").await?;
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_aiscope-operator"));
+    command.env("KUBECONFIG", testbed.kubeconfig()).env("AISCOPE_INGRESS", "traefik");
+    command.args(["run", "--namespace", "program", "--log-format", "json"]).stderr(std::process::Stdio::piped());
+    let mut program = command.kill_on_drop(true).spawn()?;
+    let mut log = tokio::io::BufReader::new(program.stderr.take().ok_or("no log")?).lines();
+    let says = async |lines: &mut tokio::io::Lines<_>, what: &str| -> Outcome {
+        while let Some(line) = lines.next_line().await? {
+            let parsed: Value = serde_json::from_str(&line).map_err(|e| format!("{line}: {e}"))?;
+            if parsed["message"].as_str().is_some_and(|m| m.contains(what)) {
+                return Ok(());
+            }
+        }
+        Err(format!("the log ended without: {what}").into())
+    };
+    tokio::time::timeout(DEADLINE, says(&mut log, "trackingservers.experiment.aiscope is not installed")).await??;
+    install_crds(testbed).await?;
+    case.serve("a", minimal()).await?;
+    case.until_ready("a").await?;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(program.id().ok_or("it has ended")?)?).ok_or("no pid")?;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+    tokio::time::timeout(DEADLINE, says(&mut log, "stopped")).await??;
+    assert!(tokio::time::timeout(DEADLINE, program.wait()).await??.success());
+    Ok(())
 }

@@ -129,7 +129,9 @@ async fn edit(api: &Api<DynamicObject>, sample: &Sample, wanted: &DynamicObject,
 fn timeless(object: &DynamicObject) -> Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(entries) = value["metadata"]["managedFields"].as_array_mut() {
-        entries.iter_mut().for_each(|entry| entry["time"] = Value::Null);
+        for entry in entries.iter_mut() {
+            entry["time"] = Value::Null;
+        }
         // They are listed by time.
         entries.sort_by_key(|entry| format!("{}{}{}", entry["manager"], entry["operation"], entry["subresource"]));
     }

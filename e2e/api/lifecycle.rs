@@ -2,6 +2,8 @@
 
 use aiscope_operator::api::tracking_server::TrackingServer;
 use aiscope_operator::engine::child::OWNER_LABEL;
+use aiscope_operator::engine::digest;
+use aiscope_operator::engine::summary::summarize;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Secret, Service};
 use kube::ResourceExt;
@@ -21,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
         trial("events_tell_changes_and_never_repeat", events),
         trial("children_and_finalizer_of_the_earlier_controller_are_taken_over", take_over),
         trial("a_changed_credential_rolls_the_pod", changed_credential_rolls),
+        trial("render_prints_exactly_what_the_operator_applied", rendered_is_applied),
     ]
 }
 
@@ -246,5 +249,26 @@ async fn changed_credential_rolls() -> Outcome {
     let text = serde_json::to_string(&(first, second, case.all::<TrackingServer>().get("a").await?))?;
     assert!(!text.contains("one-1") && !text.contains("two-2"), "a secret value is in the open");
     case.until_ready("a").await?;
+    operator.stop().await
+}
+
+async fn rendered_is_applied() -> Outcome {
+    let case = Case::new("rendered").await?;
+    let operator = case.operator();
+    let mut spec = minimal();
+    spec["aws_secret_key"] = json!("x");
+    spec["volumeSize"] = json!("1024Mi");
+    spec["storageClassName"] = json!("standard");
+    case.serve("a", spec).await?;
+    let server = case.until_ready("a").await?;
+    let rendered = case.render(&server).await?;
+    assert_eq!(rendered.len(), 7, "Secret, volume claim, Service, Deployment, two Middlewares, IngressRoute");
+    for child in rendered {
+        let wanted: kube::api::DynamicObject = serde_json::from_value(child)?;
+        let ar = crate::kit::kind_of(&wanted)?;
+        let live = case.dynamic(&ar).get(&wanted.name_any()).await?;
+        let ours = summarize(&ar, &live, &[]).digest;
+        assert_eq!(ours, Some(digest::of_desired(&wanted)), "{} {}", ar.kind, wanted.name_any());
+    }
     operator.stop().await
 }

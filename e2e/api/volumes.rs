@@ -75,7 +75,7 @@ async fn foreign_certificate() -> Outcome {
         "metadata": { "name": "a" }, "type": "kubernetes.io/tls",
         "data": { "tls.crt": base64(&cert), "tls.key": base64(&key) },
     }))?;
-    let made = case.all::<Secret>().create(&Default::default(), &secret).await?;
+    let made = case.all::<Secret>().create(&kube::api::PostParams::default(), &secret).await?;
     until(case.dynamic(&ingress_route()), "a", "with TLS", |r| tls(r).is_some_and(|t| t["secretName"] == "a")).await?;
     case.until("a", "judged", |ts: &TrackingServer| {
         ts.status.as_ref().is_some_and(|s| s.certificate_not_after.is_some())

@@ -140,3 +140,107 @@ fn merge(into: &mut Value, from: &Value) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A request as it goes out: method, path and query, body.
+    type Sent = (String, String, Value);
+
+    /// A client whose server notes each request and answers with `replies` in turn.
+    fn client(replies: Vec<(u16, Value)>) -> (Client, Arc<Mutex<Vec<Sent>>>) {
+        let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
+        let (log, replies) = (sent.clone(), Arc::new(Mutex::new(replies.into_iter())));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (log, replies) = (log.clone(), replies.clone());
+            async move {
+                let (method, uri) = (request.method().to_string(), request.uri().to_string());
+                let body = request.into_body().collect_bytes().await?;
+                log.lock().unwrap().push((method, uri, serde_json::from_slice(&body).unwrap_or_default()));
+                let (code, reply) = replies.lock().unwrap().next().expect("no further request");
+                Ok::<_, kube::Error>(
+                    Response::builder().status(code).body(Body::from(reply.to_string().into_bytes())).unwrap(),
+                )
+            }
+        });
+        (Client::new(service, "n"), sent)
+    }
+
+    fn secret() -> (Box<DynamicObject>, ApiResource) {
+        let ar = ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
+        (Box::new(DynamicObject::new("s", &ar).data(json!({ "data": { "k": "eA==" } }))), ar)
+    }
+
+    fn conflict() -> (u16, Value) {
+        (
+            409,
+            json!({ "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "modified" }),
+        )
+    }
+
+    const APPLY: &str =
+        "/api/v1/namespaces/n/secrets/s?&force=true&fieldManager=aiscope-operator&fieldValidation=Strict";
+
+    #[tokio::test]
+    async fn a_first_apply_is_create_only_and_a_conflict_is_a_surprise_not_a_failure() {
+        let (client, sent) = client(vec![conflict()]);
+        let (object, ar) = secret();
+        let error = perform(&client, "n", &Step::Create(object, ar), &[]).await.unwrap_err();
+        assert!(error.is_surprise());
+        let body = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "resourceVersion": "1" }, "data": { "k": "eA==" } });
+        assert_eq!(*sent.lock().unwrap(), [("PATCH".into(), APPLY.into(), body)]);
+    }
+
+    #[tokio::test]
+    async fn an_apply_over_our_own_object_names_its_uid() {
+        let (object, ar) = secret();
+        let reply = serde_json::to_value(&object).unwrap();
+        let (client, sent) = client(vec![(200, reply)]);
+        perform(&client, "n", &Step::Apply(object, ar, "u".into()), &[]).await.unwrap();
+        assert_eq!(sent.lock().unwrap()[0].2["metadata"], json!({ "name": "s", "uid": "u" }));
+    }
+
+    #[tokio::test]
+    async fn a_prune_carries_both_preconditions_and_what_is_gone_is_no_failure() {
+        let gone =
+            json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "gone" });
+        let (client, sent) = client(vec![(404, gone), conflict()]);
+        let (_, ar) = secret();
+        let step = Prune { ar, name: "s".into(), uid: "u".into(), version: 7 };
+        prune(&client, "n", &step).await.unwrap();
+        assert!(prune(&client, "n", &step).await.unwrap_err().is_surprise());
+        let (method, path, body) = sent.lock().unwrap()[0].clone();
+        assert_eq!((method.as_str(), path.as_str()), ("DELETE", "/api/v1/namespaces/n/secrets/s?"));
+        assert_eq!(body["preconditions"], json!({ "uid": "u", "resourceVersion": "7" }));
+        assert_eq!(body["propagationPolicy"], "Background");
+    }
+
+    #[tokio::test]
+    async fn a_take_over_makes_the_earlier_managers_fields_ours_before_it_applies() {
+        let (object, ar) = secret();
+        let mut live = serde_json::to_value(&object).unwrap();
+        live["metadata"]["resourceVersion"] = json!("7");
+        live["metadata"]["managedFields"] = json!([
+            { "manager": "kubectl", "operation": "Update", "fieldsV1": { "f:data": { "f:theirs": {} } } },
+            { "manager": "old", "operation": "Update", "fieldsV1": { "f:data": { "f:k": {} } } },
+            { "manager": MANAGER, "operation": "Apply", "fieldsV1": { "f:type": {} } },
+        ]);
+        let (client, sent) = client(vec![(200, live.clone()), (200, live.clone()), (200, live)]);
+        perform(&client, "n", &Step::TakeOver(object, ar, "u".into()), &["old"]).await.unwrap();
+        let sent = sent.lock().unwrap();
+        let methods: Vec<_> = sent.iter().map(|(method, ..)| method.as_str()).collect();
+        assert_eq!(methods, ["GET", "PATCH", "PATCH"]);
+        let patch = &sent[1].2;
+        assert_eq!((&patch[0]["value"], &patch[1]["value"]), (&json!("u"), &json!("7")));
+        let entries = patch[2]["value"].as_array().unwrap();
+        let managers: Vec<_> = entries.iter().map(|e| e["manager"].as_str().unwrap()).collect();
+        assert_eq!(managers, ["kubectl", MANAGER]);
+        assert_eq!(entries[1]["fieldsV1"], json!({ "f:data": { "f:k": {} }, "f:type": {} }));
+    }
+}

@@ -16,8 +16,7 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_up_to_the_cap_and_keeps_at_least_half() {
-        let at =
-            |failures, chance| delay(Duration::from_secs(1), Duration::from_secs(60), failures, chance).as_millis();
+        let at = |failures, chance| delay(Duration::from_secs(1), Duration::from_mins(1), failures, chance).as_millis();
         assert_eq!(
             [at(1, 1.0), at(2, 1.0), at(3, 1.0), at(7, 1.0), at(4_000_000_000, 1.0)],
             [1000, 2000, 4000, 60_000, 60_000]

@@ -31,9 +31,9 @@ pub enum Listing {
 pub struct Cache {
     kinds: Vec<Kind>,
     /// By uid of the controller owner: kind, namespace, name.
-    owned: HashMap<Box<str>, BTreeSet<(usize, Box<str>, Box<str>)>>,
+    owned: HashMap<Box<str>, BTreeSet<Place>>,
     /// Why pods do not run, by the owner label's value, then by name.
-    pods: HashMap<Box<str>, BTreeMap<Box<str>, Option<Box<str>>>>,
+    pods: HashMap<Box<str>, Pods>,
     /// What events say of volume claims, by the claim's uid.
     volumes: HashMap<Box<str>, Box<str>>,
     /// Who wants to know of an object that it does not own: a referenced Secret, a foreign object in the way.
@@ -47,6 +47,11 @@ pub struct Cache {
     /// Who serves which part of the URL space.
     pub claims: Claims,
 }
+
+/// Index of a kind, namespace, name.
+type Place = (usize, Box<str>, Box<str>);
+/// A resource's pods: why each does not run.
+type Pods = BTreeMap<Box<str>, Option<Box<str>>>;
 
 /// A resource of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -198,7 +203,7 @@ impl Cache {
     }
 
     /// Keeps the owner index and the claims of routes that others made in step.
-    fn link(&mut self, key: &(usize, Box<str>, Box<str>), before: Option<&Summary>, after: Option<&Summary>) {
+    fn link(&mut self, key: &Place, before: Option<&Summary>, after: Option<&Summary>) {
         if let Some(Owner::Controller { uid, .. }) = before.map(|s| &s.owner)
             && let Some(set) = self.owned.get_mut(uid)
         {

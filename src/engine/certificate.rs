@@ -13,6 +13,8 @@ pub struct Certificate {
     /// DNS names and IP addresses of the leaf's subject alternative name, lower case. A common name does not count:
     /// clients have ignored it since RFC 6125 and Go 1.15.
     pub names: Box<[Box<str>]>,
+    /// Each certificate of the chain is followed by its issuer's, as TLS before 1.3 asks for (RFC 5246 §7.4.2).
+    pub ordered: bool,
 }
 
 impl Certificate {
@@ -25,11 +27,13 @@ impl Certificate {
             .collect::<Result<_, _>>()
             .map_err(|_| "the certificate is not valid PEM")?;
         let leaf = chain.first().ok_or("there is no PEM block of type CERTIFICATE in the certificate")?;
-        let mut not_after = i64::MAX;
+        let (mut not_after, mut ordered, mut issuer) = (i64::MAX, true, None);
         for der in &chain {
             let (_, parsed) =
                 X509Certificate::from_der(der).map_err(|_| "the certificate is not a valid X.509 certificate")?;
             not_after = not_after.min(parsed.validity().not_after.timestamp());
+            ordered &= issuer.is_none_or(|issuer: Vec<u8>| issuer == parsed.subject().as_raw());
+            issuer = Some(parsed.issuer().as_raw().to_vec());
         }
         let (_, leaf) =
             X509Certificate::from_der(leaf).map_err(|_| "the certificate is not a valid X.509 certificate")?;
@@ -40,7 +44,11 @@ impl Certificate {
         {
             return Err("the key is not the certificate's".into());
         }
-        Ok(Self { not_after: Timestamp::from_second(not_after).unwrap_or(Timestamp::MAX), names: names(&leaf) })
+        Ok(Self {
+            not_after: Timestamp::from_second(not_after).unwrap_or(Timestamp::MAX),
+            names: names(&leaf),
+            ordered,
+        })
     }
 
     /// Whether clients that connect to `host` (a DNS name or an IP address) accept the certificate's names (RFC 6125:
@@ -73,4 +81,59 @@ fn names(leaf: &X509Certificate<'_>) -> Box<[Box<str>]> {
             _ => None,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    /// A leaf with these names signed by an issuer: (leaf, issuer, key of the leaf).
+    fn chain(names: &[&str]) -> (String, String, String) {
+        let (root, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut issuer = CertificateParams::new(Vec::new()).unwrap();
+        issuer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        issuer.distinguished_name.push(DnType::CommonName, "issuer");
+        let ca = issuer.self_signed(&root).unwrap().pem();
+        let leaf = CertificateParams::new(names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>()).unwrap();
+        let leaf = leaf.signed_by(&key, &Issuer::new(issuer, root)).unwrap().pem();
+        (leaf, ca, key.serialize_pem())
+    }
+
+    #[test]
+    fn a_chain_is_in_order_when_each_issuer_follows_what_it_issued() {
+        let (leaf, issuer, key) = chain(&["a.example"]);
+        let (_, stranger, _) = chain(&["b.example"]);
+        let ordered = |text: String| Certificate::parse(text.as_bytes(), key.as_bytes()).unwrap().ordered;
+        assert!(ordered(leaf.clone()) && ordered(format!("{leaf}{issuer}")));
+        let (other_leaf, ..) = chain(&["c.example"]);
+        assert!(!ordered(format!("{leaf}{other_leaf}{issuer}")));
+        // Same name, another key: order is judged by name, as clients search for issuers.
+        assert!(ordered(format!("{leaf}{stranger}")));
+    }
+
+    #[test]
+    fn a_key_must_be_the_leafs_and_nothing_of_it_is_told() {
+        let ((leaf, _, key), (_, _, other)) = (chain(&["a.example"]), chain(&["a.example"]));
+        assert!(Certificate::parse(leaf.as_bytes(), key.as_bytes()).is_ok());
+        for (cert, key) in
+            [(leaf.as_str(), other.as_str()), (&leaf, "x"), ("x", &key), ("", ""), (&key, &key), (&leaf, &leaf)]
+        {
+            let told = Certificate::parse(cert.as_bytes(), key.as_bytes()).unwrap_err();
+            assert!(!told.contains("BEGIN") && told.len() < 100, "{told}");
+        }
+    }
+
+    #[test]
+    fn names_match_as_clients_match_them() {
+        let (leaf, _, key) = chain(&["A.example", "*.wild.example", "10.0.0.1"]);
+        let certificate = Certificate::parse(leaf.as_bytes(), key.as_bytes()).unwrap();
+        for covered in ["a.example", "A.EXAMPLE", "x.wild.example", "10.0.0.1"] {
+            assert!(certificate.covers(covered), "{covered}");
+        }
+        for other in ["b.example", "wild.example", "x.y.wild.example", ".wild.example", "10.0.0.2"] {
+            assert!(!certificate.covers(other), "{other}");
+        }
+    }
 }

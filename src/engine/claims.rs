@@ -242,3 +242,66 @@ fn arguments(rule: &str, matcher: &str) -> Vec<String> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn claimant(created: i64, uid: &str) -> Claimant {
+        Claimant { created, uid: uid.into(), name: uid.into() }
+    }
+
+    /// The rule as the contract words it, over all pairs.
+    fn overlaps(a: &Claim, b: &Claim) -> bool {
+        a.host == b.host && a.path.iter().zip(&b.path).all(|(x, y)| x == y)
+    }
+
+    fn some_claim() -> impl Strategy<Value = Claim> {
+        ("[ab]", prop::collection::vec("[xyz]", 0..4)).prop_map(|(host, path)| Claim::new(&host, &path.join("/")))
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_decides_as_a_look_at_all_pairs_does(
+            steps in prop::collection::vec((0..8usize, 0..3i64, prop::option::weighted(0.8, some_claim())), 1..40),
+            asked in some_claim(), asker in (0..3i64, 0..8usize),
+        ) {
+            let mut table = Claims::default();
+            let mut all: std::collections::BTreeMap<usize, (Claimant, Claim)> = std::collections::BTreeMap::new();
+            for (who, created, claim) in steps {
+                let claimant = claimant(created, &who.to_string());
+                table.set(&claimant, claim.clone().into_iter().collect());
+                all.remove(&who);
+                if let Some(claim) = claim {
+                    all.insert(who, (claimant, claim));
+                }
+            }
+            let asker = claimant(asker.0, &asker.1.to_string());
+            let older = all.values().filter(|(c, claim)| *c < asker && overlaps(claim, &asked)).map(|(c, _)| c).min();
+            prop_assert_eq!(table.conflict(&asker, &asked).map(|c| c.holder), older.map(|c| c.name.clone()));
+            for who in all.keys() {
+                table.remove(&who.to_string());
+            }
+            prop_assert!(table.hosts.is_empty() && table.held.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_host_is_the_same_in_every_spelling() {
+        for spelling in ["ML.Example.com", "ml.example.com.", "ml.example.com:8443"] {
+            assert_eq!(Claim::new(spelling, "/a/"), Claim::new("ml.example.com", "/a"), "{spelling}");
+        }
+        assert_eq!(Claim::new("bücher.example", ""), Claim::new("xn--bcher-kva.example", "/"));
+        assert_ne!(Claim::new("h", "/a"), Claim::new("h", "/ab"));
+    }
+
+    #[test]
+    fn a_rule_of_traefik_claims_every_host_with_every_path() {
+        let rule = |text: &str| serde_json::json!({ "spec": { "routes": [{ "match": text }] } });
+        let claims = of_ingress_route(&rule("(Host(`a`) || Host(\"b\")) && PathPrefix(`/x`) && !HeaderHost(`c`)"));
+        assert_eq!(*claims, [Claim::new("a", "/x"), Claim::new("b", "/x")]);
+        assert_eq!(*of_ingress_route(&rule("Host(`a`)")), [Claim::new("a", "/")]);
+    }
+}

@@ -129,18 +129,20 @@ impl Cluster {
                 let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
                 let uid = object.uid();
                 let gone = self.cache().remove(ar, &namespace, &name, uid.as_deref());
-                gone.into_iter().for_each(|summary| self.tell(ar, &namespace, &name, None, Some(&summary)));
+                if let Some(summary) = gone {
+                    self.tell(ar, &namespace, &name, None, Some(&summary));
+                }
             }
             Said::End(named) => {
                 self.vanish(ar, scope, named);
-                self.listing(ar, scope, Listing::Done);
+                self.listing(ar, scope, &Listing::Done);
             }
             Said::Broken(Broken::KindMissing) => {
                 // A CRD that is removed takes its objects along.
                 self.vanish(ar, scope, &HashSet::new());
-                self.listing(ar, scope, Listing::KindMissing);
+                self.listing(ar, scope, &Listing::KindMissing);
             }
-            Said::Broken(Broken::Refused(words)) => self.listing(ar, scope, Listing::Refused(words.as_str().into())),
+            Said::Broken(Broken::Refused(words)) => self.listing(ar, scope, &Listing::Refused(words.as_str().into())),
             Said::Broken(Broken::Unreachable(error)) => {
                 tracing::warn!(kind = ar.kind, error, "watch broken; it is tried again");
             }
@@ -150,17 +152,17 @@ impl Cluster {
     /// Takes a state of a child into the cache and wakes whom it concerns. Returns its summary.
     pub fn learn(&self, ar: &ApiResource, object: &DynamicObject, written: bool) -> Summary {
         let summary = summary::summarize(ar, object, &self.legacy);
-        self.note(ar, &object.namespace().unwrap_or_default(), &object.name_any(), summary.clone(), written);
+        self.note(ar, &object.namespace().unwrap_or_default(), &object.name_any(), &summary, written);
         summary
     }
 
     /// Takes a summary into the cache and wakes whom it concerns.
-    pub(super) fn note(&self, ar: &ApiResource, namespace: &str, name: &str, summary: Summary, written: bool) {
+    pub(super) fn note(&self, ar: &ApiResource, namespace: &str, name: &str, summary: &Summary, written: bool) {
         let change = self.cache().insert(ar, namespace, name, summary.clone(), written);
         if let Change::Some(before) = change
             && !written
         {
-            self.tell(ar, namespace, name, Some(&summary), before.as_deref());
+            self.tell(ar, namespace, name, Some(summary), before.as_deref());
         }
     }
 
@@ -182,7 +184,9 @@ impl Cluster {
             let hosts = new.iter().chain(&old).map(|c| &*c.host);
             others.extend(self.cache().claiming(hosts));
         }
-        others.iter().for_each(|owner| self.wake(owner));
+        for owner in others {
+            self.wake(&owner);
+        }
     }
 
     /// A list did not name these any more.
@@ -194,22 +198,24 @@ impl Cluster {
     }
 
     /// A kind's watch stands elsewhere than before: those it held back have another go.
-    fn listing(&self, ar: &ApiResource, scope: Option<&str>, listing: Listing) {
+    fn listing(&self, ar: &ApiResource, scope: Option<&str>, listing: &Listing) {
         let mut cache = self.cache();
         if !cache.set_listing(ar, scope, listing.clone()) {
             return;
         }
         let waiting = cache.interested_in(&ar.kind);
         drop(cache);
-        match &listing {
+        match listing {
             Listing::KindMissing => {
-                tracing::info!(kind = ar.kind, group = ar.group, "the API server does not serve this kind")
+                tracing::info!(kind = ar.kind, group = ar.group, "the API server does not serve this kind");
             }
             Listing::Refused(words) => tracing::warn!(kind = ar.kind, error = &**words, "watch refused"),
             Listing::Pending | Listing::Done => tracing::debug!(kind = ar.kind, scope, "listed"),
         }
         self.listed.send_modify(|n| *n += 1);
-        waiting.iter().for_each(|owner| self.wake(owner));
+        for owner in waiting {
+            self.wake(&owner);
+        }
     }
 
     fn pod(&self, said: Said) {

@@ -51,7 +51,9 @@ fn of_fields<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Digest {
 /// The digest of named byte strings, in the order given.
 pub fn of_bytes<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> Digest {
     let mut hasher = DefaultHasher::new();
-    entries.for_each(|entry| entry.hash(&mut hasher));
+    for entry in entries {
+        entry.hash(&mut hasher);
+    }
     hasher.finish()
 }
 
@@ -142,7 +144,9 @@ fn hash(value: &Value, hasher: &mut DefaultHasher) {
         Value::String(s) => (3u8, s).hash(hasher),
         Value::Array(items) => {
             (4u8, items.len()).hash(hasher);
-            items.iter().for_each(|item| hash(item, hasher));
+            for item in items {
+                hash(item, hasher);
+            }
         }
         Value::Object(map) => {
             (5u8, map.len()).hash(hasher);

@@ -1,6 +1,7 @@
 //! The engine: from a resource to standing children, for any kind. It knows nothing about MLflow or routes.
 
 pub mod act;
+mod attempt;
 pub mod backoff;
 pub mod cache;
 pub mod certificate;

@@ -1,5 +1,6 @@
 //! SHELL: a resource itself: how it is read, what is written to it, and what events it gets.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -50,21 +51,18 @@ impl<W: Workload> Controller<W> {
             Said::Begin => {}
             Said::Object(object) => self.take(cluster, *object),
             Said::Gone(object) => {
-                self.forget(cluster, &Key::new(&object.namespace().unwrap_or_default(), &object.name_any()))
+                self.forget(cluster, &Key::new(&object.namespace().unwrap_or_default(), &object.name_any()));
             }
-            Said::End(named) => {
-                let known: Vec<Key> = self.resources().keys().cloned().collect();
-                let gone = known.into_iter().filter(|key| {
-                    scope.is_none_or(|s| *s == *key.namespace)
-                        && !named.contains(&((*key.namespace).into(), (*key.name).into()))
-                });
-                gone.for_each(|key| self.forget(cluster, &key));
+            Said::End(named) => self.forget_others(cluster, scope, &named),
+            Said::Broken(Broken::KindMissing) => {
+                tracing::warn!(
+                    "the CRD {}.{} is not installed; waiting for it (`aiscope-operator crds | kubectl apply --server-side -f -`)",
+                    W::plural(&()),
+                    W::group(&()),
+                );
+                // A CRD that is removed takes its resources along.
+                self.forget_others(cluster, scope, &HashSet::new());
             }
-            Said::Broken(Broken::KindMissing) => tracing::warn!(
-                "the CRD {}.{} is not installed; waiting for it (`aiscope-operator crds | kubectl apply --server-side -f -`)",
-                W::plural(&()),
-                W::group(&()),
-            ),
             Said::Broken(Broken::Refused(error) | Broken::Unreachable(error)) => {
                 tracing::warn!(kind = %W::kind(&()), error, "watch broken; it is tried again");
             }
@@ -80,7 +78,7 @@ impl<W: Workload> Controller<W> {
         let wanted = match decode::<W>(object) {
             Err(bad) => {
                 tracing::warn!(kind = %W::kind(&()), %key, field = bad.path, "resource cannot be decoded");
-                self.resources().insert(key.clone(), Known::Undecodable(Arc::new(bad)));
+                self.resources().insert(key.clone(), Known::Undecodable(Arc::from(bad)));
                 true
             }
             Ok(resource) => {
@@ -89,7 +87,7 @@ impl<W: Workload> Controller<W> {
                 self.keep(resource)
             }
         };
-        cluster.note(&ar, &key.namespace, &key.name, summary, false);
+        cluster.note(&ar, &key.namespace, &key.name, &summary, false);
         if wanted {
             self.enqueue(key);
         }
@@ -119,7 +117,18 @@ impl<W: Workload> Controller<W> {
         if cache.claims.set(&claimant, claims.clone()) {
             let neighbours = cache.claiming(claims.iter().chain(&before).map(|c| &*c.host));
             drop(cache);
-            neighbours.iter().for_each(|owner| cluster.wake(owner));
+            for owner in neighbours {
+                cluster.wake(&owner);
+            }
+        }
+    }
+
+    /// Forgets the resources of a scope that a list did not name.
+    fn forget_others(&self, cluster: &Cluster, scope: Option<&str>, named: &HashSet<(Box<str>, Box<str>)>) {
+        let known: Vec<Key> = self.resources().keys().cloned().collect();
+        let here = known.into_iter().filter(|key| scope.is_none_or(|s| *s == *key.namespace));
+        for key in here.filter(|key| !named.contains(&((*key.namespace).into(), (*key.name).into()))) {
+            self.forget(cluster, &key);
         }
     }
 
@@ -135,7 +144,9 @@ impl<W: Workload> Controller<W> {
         cache.remove_owner(&uid);
         let neighbours = cache.claiming(claims.iter().map(|c| &*c.host));
         drop(cache);
-        neighbours.iter().for_each(|owner| cluster.wake(owner));
+        for owner in neighbours {
+            cluster.wake(&owner);
+        }
     }
 
     /// Writes the status, if it differs, and the event that goes with a change.
@@ -169,16 +180,17 @@ impl<W: Workload> Controller<W> {
     async fn tell(&self, resource: &W, old: &[Condition], new: &[Condition], wrote: bool) {
         let is =
             |list: &[Condition], type_: &str| list.iter().find(|c| c.type_ == type_ && c.status == "True").cloned();
-        let degraded = is(new, condition::DEGRADED);
+        let news =
+            |type_: &str| is(new, type_).filter(|now| is(old, type_).is_none_or(|before| before.reason != now.reason));
         let ready = is(new, condition::READY).is_some();
-        let event = match degraded {
-            Some(now) if is(old, condition::DEGRADED).is_none_or(|before| before.reason != now.reason) => {
-                (EventType::Warning, "FailedSync", format!("{}: {}", now.reason, now.message))
-            }
-            _ if ready && (wrote || is(old, condition::READY).is_none()) => {
-                (EventType::Normal, "Synced", format!("{} synced successfully", capitalized(&W::kind(&()))))
-            }
-            _ => return,
+        let event = if let Some(now) = news(condition::DEGRADED) {
+            (EventType::Warning, "FailedSync", format!("{}: {}", now.reason, now.message))
+        } else if let Some(now) = news(condition::CERTIFICATE_EXPIRING) {
+            (EventType::Warning, condition::CERTIFICATE_EXPIRING, now.message)
+        } else if ready && (wrote || is(old, condition::READY).is_none()) {
+            (EventType::Normal, "Synced", format!("{} synced successfully", capitalized(&W::kind(&()))))
+        } else {
+            return;
         };
         let (type_, reason, note) = event;
         let event = Event { type_, reason: reason.into(), note: Some(note), action: "Sync".into(), secondary: None };
@@ -259,17 +271,15 @@ async fn write_status(
     }
 }
 
-fn decode<W: Workload>(mut object: DynamicObject) -> Result<W, Undecodable> {
+fn decode<W: Workload>(mut object: DynamicObject) -> Result<W, Box<Undecodable>> {
     object.metadata.managed_fields = None;
     let mut value = object.data;
     if let (Value::Object(map), Ok(meta)) = (&mut value, serde_json::to_value(&object.metadata)) {
         map.insert("metadata".into(), meta);
     }
     let status = value.get("status").cloned();
-    serde_path_to_error::deserialize(value).map_err(|e| Undecodable {
-        meta: object.metadata,
-        status: status.unwrap_or_default(),
-        path: e.path().to_string(),
+    serde_path_to_error::deserialize(value).map_err(|e| {
+        Box::new(Undecodable { meta: object.metadata, status: status.unwrap_or_default(), path: e.path().to_string() })
     })
 }
 

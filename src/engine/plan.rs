@@ -230,3 +230,136 @@ fn kind_missing(kinds: &[&ApiResource]) -> Problem {
 fn problem(weight: Weight, reason: &'static str, message: String) -> Problem {
     Problem { weight, reason, message }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::TrackingServer;
+    use crate::engine::child::{MANAGER, OWNER_LABEL, stamp};
+    use crate::engine::summary::summarize;
+
+    type Secret = k8s_openapi::api::core::v1::Secret;
+    type Claim = k8s_openapi::api::core::v1::PersistentVolumeClaim;
+
+    fn owner() -> TrackingServer {
+        let owner = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u" }, "spec": {} });
+        serde_json::from_value(owner).unwrap()
+    }
+
+    fn secret() -> Secret {
+        serde_json::from_value(json!({ "metadata": { "name": "s" }, "data": { "k": "eA==" } })).unwrap()
+    }
+
+    fn desired() -> ChildSet<Desired> {
+        stamp(&owner(), ChildSet::new().with(&secret()))
+    }
+
+    /// The Secret as it is live after our apply, changed by a merge of `change`.
+    fn live(change: Value) -> Summary {
+        let mut object = json!({
+            "metadata": {
+                "name": "s", "namespace": "n", "uid": "s-uid", "resourceVersion": "7",
+                "labels": { OWNER_LABEL: "u" },
+                "ownerReferences": [{ "apiVersion": "experiment.aiscope/v1alpha2", "kind": "TrackingServer", "name": "a",
+                    "uid": "u", "controller": true, "blockOwnerDeletion": true }],
+                "managedFields": [{ "manager": MANAGER, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {
+                    "f:metadata": { "f:labels": { format!("f:{OWNER_LABEL}"): {} }, "f:ownerReferences": { "k:{\"uid\":\"u\"}": {} } },
+                    "f:data": { "f:k": {} },
+                } }],
+            },
+            "data": { "k": "eA==" },
+        });
+        merge(&mut object, change);
+        summarize(&ApiResource::erase::<Secret>(&()), &serde_json::from_value(object).unwrap(), &["controller-manager"])
+    }
+
+    fn merge(into: &mut Value, from: Value) {
+        match (into, from) {
+            (Value::Object(into), Value::Object(from)) => {
+                for (key, value) in from {
+                    merge(into.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (into, from) => *into = from,
+        }
+    }
+
+    fn plan_with(found: Found<'_>, owned: &[(&str, &Summary)]) -> Plan {
+        let ar = ApiResource::erase::<Secret>(&());
+        plan(&owner(), &desired(), |_, _| found, owned.iter().map(|(name, summary)| (&ar, *name, *summary)))
+    }
+
+    #[test]
+    fn nothing_is_done_when_nothing_differs() {
+        let plan = plan_with(Found::Present(&live(json!({})), None), &[]);
+        assert!(plan.steps.is_empty() && plan.prunes.is_empty() && plan.problems.is_empty(), "{plan:?}");
+    }
+
+    #[test]
+    fn what_differs_is_applied_to_the_incarnation_that_was_seen() {
+        let plan = plan_with(Found::Present(&live(json!({ "data": { "k": "eQ==" } })), None), &[]);
+        assert!(matches!(&plan.steps[..], [Step::Apply(_, _, uid)] if **uid == *"s-uid"), "{plan:?}");
+        let plan = plan_with(Found::Absent, &[]);
+        assert!(matches!(&plan.steps[..], [Step::Create(..)]), "{plan:?}");
+    }
+
+    #[test]
+    fn an_object_of_somebody_elses_is_never_written_and_holds_up_every_prune() {
+        let orphan = live(json!({}));
+        for refs in
+            [json!(null), json!([{ "apiVersion": "v1", "kind": "X", "name": "a", "uid": "other", "controller": true }])]
+        {
+            let foreign = live(json!({ "metadata": { "ownerReferences": refs } }));
+            let plan = plan_with(Found::Present(&foreign, None), &[("old", &orphan)]);
+            assert!(plan.steps.is_empty() && plan.prunes.is_empty(), "{plan:?}");
+            assert_eq!(plan.problems[0].reason, reason::NOT_OWNED);
+        }
+    }
+
+    #[test]
+    fn only_what_carries_our_label_and_our_uid_is_pruned_with_both_preconditions() {
+        let (ours, current) = (live(json!({})), live(json!({})));
+        let unlabelled = live(json!({ "metadata": { "labels": { OWNER_LABEL: "other" } } }));
+        let going = live(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+        let owned = [("s", &current), ("old", &ours), ("unlabelled", &unlabelled), ("going", &going)];
+        let plan = plan_with(Found::Present(&current, None), &owned);
+        let ar = ApiResource::erase::<Secret>(&());
+        assert_eq!(plan.prunes, [Prune { ar, name: "old".into(), uid: "s-uid".into(), version: 7 }]);
+    }
+
+    #[test]
+    fn a_child_of_the_dead_and_a_dying_child_are_waited_for() {
+        let of_the_dead =
+            json!([{ "apiVersion": "v", "kind": "TrackingServer", "name": "a", "uid": "before", "controller": true }]);
+        let dying = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        for change in [json!({ "metadata": { "ownerReferences": of_the_dead } }), dying] {
+            let plan = plan_with(Found::Present(&live(change), None), &[]);
+            assert!(plan.steps.is_empty(), "{plan:?}");
+            assert_eq!((plan.problems[0].reason, plan.problems[0].weight), (reason::TERMINATING, Weight::Waits));
+        }
+    }
+
+    #[test]
+    fn fields_of_an_earlier_manager_are_taken_over_once() {
+        let entry =
+            json!({ "manager": "controller-manager", "operation": "Update", "fieldsV1": { "f:data": { "f:k": {} } } });
+        assert!(!live(json!({})).legacy);
+        let plan = plan_with(Found::Present(&live(json!({ "metadata": { "managedFields": [entry] } })), None), &[]);
+        assert!(matches!(&plan.steps[..], [Step::TakeOver(..)]), "{plan:?}");
+    }
+
+    #[test]
+    fn a_child_waits_for_one_that_it_needs_and_that_is_not_ours() {
+        let claim: Claim = serde_json::from_value(json!({ "metadata": { "name": "c" } })).unwrap();
+        let set = stamp(&owner(), ChildSet::new().with(&secret()).with(&claim).needing::<Secret>("s"));
+        let foreign = live(json!({ "metadata": { "ownerReferences": null } }));
+        let find = |ar: &ApiResource, _: &str| match ar.kind.as_str() {
+            "Secret" => Found::Present(&foreign, None),
+            _ => Found::Absent,
+        };
+        let plan = plan(&owner(), &set, find, []);
+        assert!(plan.steps.is_empty() && plan.problems.len() == 1, "{plan:?}");
+    }
+}

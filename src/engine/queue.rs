@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(queue.next(now), Ok(key.clone()));
         queue.add(key.clone(), now);
         assert_eq!(queue.next(now), Err(None));
-        queue.done(&key, Some(now + Duration::from_secs(600)));
+        queue.done(&key, Some(now + Duration::from_mins(10)));
         assert_eq!(queue.next(now), Ok(key.clone()));
         queue.done(&key, None);
         assert!(queue.is_empty());

@@ -16,6 +16,10 @@ pub const INVALID_SPEC: &str = "InvalidSpec";
 pub const INVALID_CERTIFICATE: &str = "InvalidCertificate";
 /// The certificate's notAfter has passed.
 pub const CERTIFICATE_EXPIRED: &str = "CertificateExpired";
+/// The certificate ends within 30 days.
+pub const EXPIRES_WITHIN_30_DAYS: &str = "ExpiresWithin30Days";
+/// The certificate ends within 7 days.
+pub const EXPIRES_WITHIN_7_DAYS: &str = "ExpiresWithin7Days";
 /// The certificate is not for the host of `url`.
 pub const CERTIFICATE_HOST_MISMATCH: &str = "CertificateHostMismatch";
 /// The wanted volume is smaller than the one that exists.

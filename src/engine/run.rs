@@ -1,6 +1,6 @@
 //! SHELL: the controller of one kind: its resources, its queue, and the driver that names the phases.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,29 +13,24 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::act;
+use super::attempt::{attempt, judge};
 use super::backoff;
-use super::cache::Address;
-use super::child::{ChildSet, Desired, Live, stamp};
+use super::child::stamp;
 use super::claims::Conflict;
 use super::cluster::{Cluster, Wake};
-use super::digest;
 use super::error::Error;
 use super::owner::{self, Report, Undecodable};
-use super::plan::{Found, Plan, Settled, Step, plan};
+use super::plan::Found;
 use super::queue::{Key, Queue};
-use super::status::judge;
 use super::watch::{Watch, follow};
 use super::workload::{Blocked, Observed, Problem, Ref, Seen, Weight, Workload};
 
 /// A reconcile that takes longer is given up and tried again.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 /// The safety net under the watches. It costs no request when nothing differs.
-const RESYNC: Duration = Duration::from_secs(600);
+const RESYNC: Duration = Duration::from_mins(10);
 const FIRST: Duration = Duration::from_secs(1);
-const CAP: Duration = Duration::from_secs(300);
-/// How often a reconcile looks again when an object was not what the cache said.
-const ROUNDS: u32 = 3;
+const CAP: Duration = Duration::from_mins(5);
 
 /// The controller of one kind in one cluster.
 pub struct Controller<W: Workload> {
@@ -69,18 +64,6 @@ enum Next {
     Settled(Option<Duration>),
     /// Something failed that only another try can mend.
     Retry,
-}
-
-/// What one attempt came to.
-struct Outcome {
-    live: ChildSet<Live>,
-    problems: Vec<Problem>,
-    /// Something was written.
-    wrote: bool,
-    /// Something failed that only another try can mend.
-    retry: bool,
-    /// A value was made up; what uses it was held back until the next decision.
-    minted: bool,
 }
 
 impl<W: Workload> Wake for Controller<W> {
@@ -136,6 +119,7 @@ impl<W: Workload> Controller<W> {
         }
         let mut running = JoinSet::new();
         loop {
+            while running.try_join_next().is_some() {}
             let next = self.queue().next(Instant::now());
             match next {
                 Ok(key) => {
@@ -185,12 +169,12 @@ impl<W: Workload> Controller<W> {
                 Next::Retry
             }
         };
-        let wait = self.wait(&key, next);
+        let wait = self.wait(&key, &next);
         self.queue().done(&key, wait.map(|wait| Instant::now() + wait));
         self.woken.notify_one();
     }
 
-    fn wait(&self, key: &Key, next: Next) -> Option<Duration> {
+    fn wait(&self, key: &Key, next: &Next) -> Option<Duration> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         match next {
             Next::Gone => {
@@ -238,11 +222,11 @@ impl<W: Workload> Controller<W> {
                 return self.report(cluster, &resource, report).await.map(|()| Next::Settled(None));
             }
         };
-        let outcome = self.attempt(cluster, &resource, &desired).await;
+        let outcome = attempt(cluster, &*resource, &desired).await;
         if outcome.minted {
             return Ok(Next::Settled(Some(Duration::ZERO)));
         }
-        let problems = [desired.problems.as_slice(), &outcome.problems, &self.judge(cluster, &resource, &outcome.live)];
+        let problems = [desired.problems.as_slice(), &outcome.problems, &judge(cluster, &*resource, &outcome.live)];
         let problems = problems.concat();
         let report = Report { seen, live: Some(outcome.live), problems, wrote: outcome.wrote };
         self.report(cluster, &resource, report).await?;
@@ -268,120 +252,6 @@ impl<W: Workload> Controller<W> {
         let conflict = claim.and_then(|claim| cache.claims.conflict(&owner::claimant(resource), &claim));
         View { objects, conflict }
     }
-
-    fn judge(&self, cluster: &Cluster, resource: &W, live: &ChildSet<Live>) -> Vec<Problem> {
-        let cache = cluster.cache();
-        let pods = cache.pod_words(&resource.uid().unwrap_or_default());
-        judge(live, pods, |claim| cache.volume_words(claim))
-    }
-
-    /// Plans and acts until nothing is left to do, and looks again when an object was not what the cache said.
-    async fn attempt(&self, cluster: &Cluster, resource: &W, desired: &ChildSet<Desired>) -> Outcome {
-        let namespace = resource.namespace().unwrap_or_default();
-        let mut outcome =
-            Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false, minted: false };
-        for round in 1..=ROUNDS {
-            let todo = self.plan(cluster, resource, desired);
-            outcome.problems.clone_from(&todo.problems);
-            match self.act(cluster, &namespace, &todo, &mut outcome).await {
-                Ok(()) => {
-                    outcome.minted = todo.mints();
-                    break;
-                }
-                Err(error) if error.is_surprise() && round < ROUNDS => {}
-                Err(error) => {
-                    outcome.problems.push(error.problem());
-                    outcome.retry = true;
-                    break;
-                }
-            }
-        }
-        outcome.live = live(cluster, &namespace, desired);
-        outcome
-    }
-
-    fn plan(&self, cluster: &Cluster, resource: &W, desired: &ChildSet<Desired>) -> Plan {
-        let namespace = resource.namespace().unwrap_or_default();
-        let uid = resource.uid().unwrap_or_default();
-        let mut cache = cluster.cache();
-        let plan = {
-            let find = |ar: &ApiResource, name: &str| cache.find(ar, &namespace, name);
-            plan(resource, desired, find, cache.owned(&uid, &namespace))
-        };
-        let address = |kind: &str, name: &str| -> Address { (kind.into(), namespace.as_str().into(), name.into()) };
-        let mut interests: BTreeSet<Address> = resource.refs().iter().map(|r| address(&r.ar.kind, &r.name)).collect();
-        if !plan.problems.is_empty() {
-            interests.extend(desired.items.iter().map(|d| address(&d.ar.kind, &d.name)));
-        }
-        cache.set_interests(&Arc::new(owner::key(resource)), interests.into_iter().collect());
-        plan
-    }
-
-    /// Performs the plan's steps; prunes only when every one succeeded and none was held back.
-    async fn act(&self, cluster: &Cluster, namespace: &str, todo: &Plan, outcome: &mut Outcome) -> Result<(), Error> {
-        let mut first_error = None;
-        for step in &todo.steps {
-            match self.step(cluster, namespace, step).await {
-                Ok(()) => outcome.wrote = true,
-                // The other children do not depend on this one's success.
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        if let Some(error) = first_error {
-            return Err(error);
-        }
-        for prune in &todo.prunes {
-            let pruned = act::prune(&cluster.client, namespace, prune).await;
-            refresh(cluster, namespace, &prune.ar, &prune.name).await?;
-            pruned?;
-            outcome.wrote = true;
-        }
-        Ok(())
-    }
-
-    async fn step(&self, cluster: &Cluster, namespace: &str, step: &Step) -> Result<(), Error> {
-        let (object, ar) = step.target();
-        let name = object.name_any();
-        match act::perform(&cluster.client, namespace, step, &cluster.legacy).await {
-            Ok(applied) => {
-                let summary = cluster.learn(ar, &applied, true);
-                let desired = digest::of_desired(object);
-                let live = summary.digest.filter(|live| *live != desired && !matches!(step, Step::Mint(..)));
-                if let Some(live) = live {
-                    cluster.cache().settle(ar, namespace, &name, Settled { desired, live });
-                }
-                Ok(())
-            }
-            Err(error) => {
-                if error.is_surprise() {
-                    refresh(cluster, namespace, ar, &name).await?;
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
-/// Reads one object anew into the cache, because it was not what the cache said.
-async fn refresh(cluster: &Cluster, namespace: &str, ar: &ApiResource, name: &str) -> Result<(), Error> {
-    match act::look(&cluster.client, namespace, ar, name).await? {
-        Some(object) => drop(cluster.learn(ar, &object, true)),
-        None => drop(cluster.cache().remove(ar, namespace, name, None)),
-    }
-    Ok(())
-}
-
-/// The wanted children as they stand.
-fn live(cluster: &Cluster, namespace: &str, desired: &ChildSet<Desired>) -> ChildSet<Live> {
-    let cache = cluster.cache();
-    let items = desired.items.iter().map(|child| {
-        let summary = match cache.find(&child.ar, namespace, &child.name) {
-            Found::Present(summary, _) => Some(summary.clone()),
-            _ => None,
-        };
-        Live { ar: child.ar.clone(), name: child.name.clone(), summary }
-    });
-    ChildSet { items: items.collect(), ..ChildSet::default() }
 }
 
 /// The one place where the engine reads the clock.

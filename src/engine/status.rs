@@ -21,6 +21,8 @@ pub mod condition {
     pub const STALLED: &str = "Stalled";
     /// Converging.
     pub const RECONCILING: &str = "Reconciling";
+    /// The certificate of the route ends soon; its reason says how soon.
+    pub const CERTIFICATE_EXPIRING: &str = "CertificateExpiring";
 }
 
 /// A condition message is for a person to read; the API allows 32 KiB.
@@ -106,13 +108,16 @@ pub fn conditions(
     problems: &[Problem],
     now: Timestamp,
 ) -> Vec<Condition> {
-    let ready = problems.iter().all(|p| p.weight == Weight::Degrades);
+    let blocking = headline(problems, |w| w < Weight::Degrades);
+    let ready = blocking.is_none();
     let stalled = headline(problems, |w| w == Weight::Stalls);
-    let degraded = headline(problems, |w| w != Weight::Waits);
-    let blocking = headline(problems, |w| w != Weight::Degrades);
-    let settled = || match is_stopped(live) {
-        true => (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned()),
-        false => (reason::READY, format!("all {} children stand", live.items.len())),
+    let degraded = headline(problems, |w| matches!(w, Weight::Stalls | Weight::Fails | Weight::Degrades));
+    let settled = || {
+        if is_stopped(live) {
+            (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned())
+        } else {
+            (reason::READY, format!("all {} children stand", live.items.len()))
+        }
     };
     let expected = || (reason::AS_EXPECTED, "nothing is wrong".to_owned());
     let mut wanted = vec![
@@ -124,6 +129,8 @@ pub fn conditions(
         (None, Some(words)) => wanted.push((condition::RECONCILING, true, words)),
         (None, None) => {}
     }
+    wanted
+        .extend(headline(problems, |w| w == Weight::Warns).map(|words| (condition::CERTIFICATE_EXPIRING, true, words)));
     wanted
         .into_iter()
         .map(|(type_, is, (reason, message))| {
@@ -162,4 +169,94 @@ fn cut(mut message: String) -> String {
         message.push('…');
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn settled(old: &[Condition], generation: i64, problems: &[Problem], now: Timestamp) -> Vec<Condition> {
+        conditions(old, generation, &ChildSet::default(), problems, now)
+    }
+
+    fn problem(weight: Weight) -> Problem {
+        Problem { weight, reason: reason::REJECTED, message: "why".into() }
+    }
+
+    fn shown(conditions: &[Condition]) -> Vec<(&str, &str)> {
+        conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect()
+    }
+
+    #[test]
+    fn each_weight_shows_as_the_contract_says() {
+        let rows = [
+            (None, vec![("Ready", "True"), ("Degraded", "False")]),
+            (Some(Weight::Waits), vec![("Ready", "False"), ("Degraded", "False"), ("Reconciling", "True")]),
+            (Some(Weight::Fails), vec![("Ready", "False"), ("Degraded", "True"), ("Reconciling", "True")]),
+            (Some(Weight::Stalls), vec![("Ready", "False"), ("Degraded", "True"), ("Stalled", "True")]),
+            (Some(Weight::Degrades), vec![("Ready", "True"), ("Degraded", "True")]),
+            (Some(Weight::Warns), vec![("Ready", "True"), ("Degraded", "False"), ("CertificateExpiring", "True")]),
+        ];
+        for (weight, wanted) in rows {
+            let problems: Vec<_> = weight.into_iter().map(problem).collect();
+            assert_eq!(shown(&settled(&[], 1, &problems, NOW)), wanted, "{weight:?}");
+        }
+    }
+
+    #[test]
+    fn stalled_and_reconciling_are_never_both_true() {
+        let both = settled(&[], 1, &[problem(Weight::Waits), problem(Weight::Stalls)], NOW);
+        assert_eq!(shown(&both), [("Ready", "False"), ("Degraded", "True"), ("Stalled", "True")]);
+    }
+
+    #[test]
+    fn transition_time_moves_only_with_status_and_generation_is_refreshed_everywhere() {
+        let later = Timestamp::from_second(90).unwrap();
+        let first = settled(&[], 1, &[problem(Weight::Waits)], NOW);
+        let second = settled(&first, 2, &[Problem { message: "another".into(), ..problem(Weight::Waits) }], later);
+        assert!(second.iter().all(|c| c.observed_generation == Some(2) && c.last_transition_time.0 == NOW));
+        let third = settled(&second, 2, &[], later);
+        let moved = |type_: &str| third.iter().find(|c| c.type_ == type_).unwrap().last_transition_time.0;
+        assert_eq!((moved("Ready"), moved("Degraded")), (later, NOW));
+    }
+
+    #[test]
+    fn a_deployment_is_done_when_rollout_status_says_so() {
+        let done = DeploymentFacts {
+            generation: 2,
+            observed_generation: 2,
+            wanted: 1,
+            replicas: 1,
+            updated: 1,
+            ready: 1,
+            available: 1,
+            ..Default::default()
+        };
+        assert_eq!(rollout(&done, None), None);
+        for unfinished in [
+            DeploymentFacts { observed_generation: 1, ..done.clone() },
+            DeploymentFacts { updated: 0, ..done.clone() },
+            DeploymentFacts { replicas: 2, ..done.clone() },
+            DeploymentFacts { available: 0, unavailable: 1, ..done.clone() },
+        ] {
+            assert!(
+                matches!(rollout(&unfinished, None), Some((Weight::Waits, reason::PROGRESSING, _))),
+                "{unfinished:?}"
+            );
+        }
+        let late = DeploymentFacts { available: 0, unavailable: 1, deadline_exceeded: Some("too late".into()), ..done };
+        let told = rollout(&late, Some("pod p: ImagePullBackOff"));
+        assert_eq!(
+            told,
+            Some((Weight::Stalls, reason::PROGRESS_DEADLINE_EXCEEDED, "too late: pod p: ImagePullBackOff".into()))
+        );
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let cut = cut("é".repeat(MESSAGE_LIMIT));
+        assert!(cut.len() <= MESSAGE_LIMIT + '…'.len_utf8() && cut.ends_with('…'));
+    }
 }

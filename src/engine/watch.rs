@@ -112,8 +112,8 @@ fn broken(error: &watcher::Error) -> Broken {
     let status = match error {
         InitialListFailed(kube::Error::Api(s))
         | WatchStartFailed(kube::Error::Api(s))
-        | WatchFailed(kube::Error::Api(s)) => s,
-        WatchError(s) => s,
+        | WatchFailed(kube::Error::Api(s))
+        | WatchError(s) => s,
         other => return Broken::Unreachable(other.to_string()),
     };
     match status.code {

@@ -36,6 +36,7 @@ pub trait Workload:
     fn owns() -> Vec<ApiResource>;
 
     /// Every kind that [`Workload::refs`] can name: Secrets, and kinds of resources that run in the same operator.
+    #[must_use]
     fn refers() -> Vec<ApiResource> {
         vec![ApiResource::erase::<Secret>(&())]
     }
@@ -65,6 +66,7 @@ pub trait Workload:
     fn extend_status(&self, _seen: &Seen<'_>, _live: &ChildSet<Live>, _status: &mut Self::Status) {}
 
     /// What earlier controllers of this kind left behind and nobody else will remove.
+    #[must_use]
     fn legacy() -> Legacy {
         Legacy::default()
     }
@@ -153,6 +155,8 @@ pub enum Weight {
     Waits,
     /// Works, but needs attention: `Degraded=True`; `Ready` is as the children are.
     Degrades,
+    /// Works, and will need attention: `CertificateExpiring=True` and an event, nothing else.
+    Warns,
 }
 
 /// What the engine has observed for one resource at the time of a decision.

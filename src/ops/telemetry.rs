@@ -1,5 +1,7 @@
 //! SHELL: logs.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
@@ -18,6 +20,8 @@ pub enum LogFormat {
 pub fn start(format: LogFormat, level: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
     let filter = EnvFilter::builder().parse(level)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for a terminal; in a file they are noise.
+    let builder = builder.with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

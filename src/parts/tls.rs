@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::service::named;
 use crate::engine::certificate::Certificate;
 use crate::engine::child::{ChildSet, Desired};
-use crate::engine::reason::{CERTIFICATE_EXPIRED, CERTIFICATE_HOST_MISMATCH, INVALID_CERTIFICATE};
+use crate::engine::reason::{
+    CERTIFICATE_EXPIRED, CERTIFICATE_HOST_MISMATCH, EXPIRES_WITHIN_7_DAYS, EXPIRES_WITHIN_30_DAYS, INVALID_CERTIFICATE,
+};
 use crate::engine::summary::{Owner, Summary};
 use crate::engine::workload::{Problem, Seen, Weight, Workload};
 
@@ -89,11 +91,13 @@ impl Tls {
 
     /// Adds what clients will object to.
     fn judged(mut self, certificate: &Certificate, place: &str, host: &str, now: Timestamp) -> Self {
-        if certificate.not_after <= now {
-            let message = format!("{place}: the certificate ended at {}; renew it", certificate.not_after);
-            self.problems.push(problem(Weight::Degrades, CERTIFICATE_EXPIRED, message));
-        } else {
-            self.revisit = Some(certificate.not_after);
+        self.age(certificate, place, now);
+        if !certificate.ordered {
+            let message = format!(
+                "{place}: the chain is out of order, so some clients refuse it; put the certificate of the host first and \
+                 each issuer behind what it issued"
+            );
+            self.problems.push(problem(Weight::Degrades, INVALID_CERTIFICATE, message));
         }
         if !certificate.covers(host) {
             let message = format!(
@@ -103,6 +107,24 @@ impl Tls {
             self.problems.push(problem(Weight::Degrades, CERTIFICATE_HOST_MISMATCH, message));
         }
         self
+    }
+
+    /// Says that the certificate has ended or will soon, and when to look again: no poll, one look at each turn.
+    fn age(&mut self, certificate: &Certificate, place: &str, now: Timestamp) {
+        let end = certificate.not_after;
+        if end <= now {
+            let message = format!("{place}: the certificate ended at {end}; renew it");
+            return self.problems.push(problem(Weight::Degrades, CERTIFICATE_EXPIRED, message));
+        }
+        let before = |days: i64| end.checked_sub(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MIN);
+        let turns = [before(30), before(7), end];
+        self.revisit = turns.into_iter().find(|turn| *turn > now);
+        let reason = match turns.iter().filter(|turn| **turn <= now).count() {
+            0 => return,
+            1 => EXPIRES_WITHIN_30_DAYS,
+            _ => EXPIRES_WITHIN_7_DAYS,
+        };
+        self.problems.push(problem(Weight::Warns, reason, format!("{place}: the certificate ends at {end}; renew it")));
     }
 
     /// Adds the Secret, what is wrong with it and when that changes.

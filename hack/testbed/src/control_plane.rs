@@ -65,7 +65,7 @@ fn certificates(plan: &Plan) -> Result<Authority, Error> {
     );
     hosts.push(loopback.clone());
     // The first address of the service range is the service `kubernetes`.
-    hosts.push(plan.service_range().replace(".0/24", ".1"));
+    hosts.push(plan.service_range().replace(".0/16", ".1"));
     authority.serving("apiserver", &hosts)?;
     authority.serving("etcd", &[loopback, "localhost".to_owned()])?;
     authority.client_files("etcd-client", "etcd-client", "testbed")?;
@@ -275,6 +275,6 @@ mod tests {
         assert_eq!(argv.last().unwrap(), "--v=4");
         let argv = api_server(&plan(Node::Real), &ports).argv;
         assert!(argv.contains(&"--bind-address=10.231.7.1".to_owned()));
-        assert!(argv.contains(&"--service-cluster-ip-range=10.233.7.0/24".to_owned()));
+        assert!(argv.contains(&"--service-cluster-ip-range=10.167.0.0/16".to_owned()));
     }
 }

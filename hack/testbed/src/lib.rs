@@ -20,6 +20,7 @@ mod command;
 mod control;
 mod control_plane;
 mod error;
+mod extras;
 mod image;
 mod keeper;
 mod machine;
@@ -47,6 +48,7 @@ use serde::{Deserialize, Serialize};
 
 pub use audit::Request;
 pub use error::Error;
+pub use extras::Certificate;
 pub use image::Image;
 pub use machine::ensure_packages;
 pub use stores::{Postgres, S3};

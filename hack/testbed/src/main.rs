@@ -1,5 +1,7 @@
 //! `cargo testbed`: a real Kubernetes on this machine.
 
+mod more;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -57,6 +59,8 @@ enum Action {
         #[arg(long, value_enum, default_value_t = Node::Auto)]
         node: Node,
     },
+    #[command(flatten)]
+    More(more::More),
 }
 
 #[derive(clap::Args)]
@@ -106,6 +110,7 @@ async fn act(action: Action) -> Result<String, Error> {
             Ok(image.reference().to_owned())
         }
         Action::Prepare { node } => testbed::prepare(node).await.map(|()| String::new()),
+        Action::More(more) => more::act(more).await,
     }
 }
 

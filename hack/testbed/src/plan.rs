@@ -74,8 +74,9 @@ impl Plan {
         format!("10.232.{}.0/24", self.slot)
     }
 
+    /// 65,000 Services: a range of 250 ends a test with 1,000 resources.
     pub(crate) fn service_range(&self) -> String {
-        format!("10.233.{}.0/24", self.slot)
+        format!("10.{}.0.0/16", 160 + self.slot)
     }
 
     /// Where the API server listens: with a real node, where pods reach it; else on the loopback address.

@@ -46,7 +46,7 @@ impl Service {
     }
 
     /// Waits until it answers.
-    pub(crate) async fn ready(&self, answers: impl AsyncFn() -> bool) -> Result<(), Error> {
+    pub(crate) async fn ready<F: Future<Output = bool>>(&self, answers: impl Fn() -> F) -> Result<(), Error> {
         let deadline = Instant::now() + READY;
         while !answers().await {
             control::ask(&self.testbed, &Ask::Check)?;

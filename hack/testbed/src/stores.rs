@@ -109,7 +109,7 @@ impl Testbed {
             s3.service.dir.display().to_string(),
         ];
         s3.service.start(argv, &[], Ending::Terminate)?;
-        s3.service.ready(async || http_status(s3.address, "/health").await == Some(200)).await?;
+        s3.service.ready(|| async { http_status(s3.address, "/health").await == Some(200) }).await?;
         Ok(s3)
     }
 
@@ -171,7 +171,7 @@ impl Postgres {
             client.args(["--username", self.user()]).env("PGPASSWORD", self.password());
             client
         };
-        self.service.ready(async || run(&mut client("pg_isready")).await.is_ok()).await?;
+        self.service.ready(|| async { run(&mut client("pg_isready")).await.is_ok() }).await?;
         run(client("createdb").arg(self.database())).await.map(drop)
     }
 

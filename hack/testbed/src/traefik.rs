@@ -116,7 +116,7 @@ impl Testbed {
         argv.extend(flags(&traefik, &options));
         let kubeconfig = self.kubeconfig().display().to_string();
         traefik.service.start(argv, &[("KUBECONFIG", kubeconfig)], Ending::Terminate)?;
-        traefik.service.ready(async || http_status(api_address(api), "/ping").await == Some(200)).await?;
+        traefik.service.ready(|| async { http_status(api_address(api), "/ping").await == Some(200) }).await?;
         Ok(traefik)
     }
 
