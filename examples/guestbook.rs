@@ -42,11 +42,12 @@ impl Workload for Guestbook {
 
     fn children(&self, _seen: &Seen<'_>, (): &()) -> Result<ChildSet<Desired>, Blocked> {
         // The user's problem becomes a condition that says what to do.
-        let foo = self.spec.foo.clone().filter(|foo| !foo.is_empty());
-        let foo = foo.ok_or_else(|| Blocked::new(INVALID_SPEC, "spec.foo is missing; say something to the guests"))?;
+        let words = self.spec.foo.clone().filter(|words| !words.is_empty());
+        let words =
+            words.ok_or_else(|| Blocked::new(INVALID_SPEC, "spec.foo is missing; say something to the guests"))?;
         let config = ConfigMap {
             metadata: ObjectMeta { name: Some(self.name_any()), ..ObjectMeta::default() },
-            data: Some(BTreeMap::from([("foo".to_owned(), foo)])),
+            data: Some(BTreeMap::from([("foo".to_owned(), words)])),
             ..ConfigMap::default()
         };
         Ok(ChildSet::new().with(&config))

@@ -51,9 +51,9 @@ async fn guestbook() -> Outcome {
         }
     };
     until(case.dynamic(&ar), "a", "told", told("spec.foo is missing")).await?;
-    for foo in ["welcome", "come again"] {
-        write(json!({ "foo": foo })).await?;
-        let says = |c: &ConfigMap| c.data.as_ref().is_some_and(|data| data["foo"] == foo);
+    for words in ["welcome", "come again"] {
+        write(json!({ "foo": words })).await?;
+        let says = |c: &ConfigMap| c.data.as_ref().is_some_and(|data| data["foo"] == words);
         case.until("a", "written", says).await?;
         case.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", "guestbook/a"]).await?;
         case.all::<ConfigMap>().delete("a", &DeleteParams::default()).await?;
