@@ -95,6 +95,15 @@ pub struct ServerStatus {
     /// When the certificate of the route ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_not_after: Option<Time>,
+    /// When it was last used, as far as that mattered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_activity: Option<Time>,
+    /// Since when it is stopped because nobody used it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_at: Option<Time>,
+    /// The generation of the spec that was stopped: another one runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_generation: Option<i64>,
 }
 
 impl Conditioned for ServerStatus {

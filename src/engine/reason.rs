@@ -4,6 +4,8 @@
 pub const READY: &str = "Ready";
 /// `size: 0` is what the user asked for.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
+/// Nobody used it for as long as its spec allows, so it is stopped.
+pub const IDLE: &str = "Idle";
 /// Children were written or are rolling out.
 pub const PROGRESSING: &str = "Progressing";
 /// A child of this or an earlier resource of the same name is still being deleted.

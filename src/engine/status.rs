@@ -112,12 +112,10 @@ pub fn conditions(
     let ready = blocking.is_none();
     let stalled = headline(problems, |w| w == Weight::Stalls);
     let degraded = headline(problems, |w| matches!(w, Weight::Stalls | Weight::Fails | Weight::Degrades));
-    let settled = || {
-        if is_stopped(live) {
-            (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned())
-        } else {
-            (reason::READY, format!("all {} children stand", live.items.len()))
-        }
+    let settled = || match &live.settled {
+        Some(words) => words.clone(),
+        None if is_stopped(live) => (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned()),
+        None => (reason::READY, format!("all {} children stand", live.items.len())),
     };
     let expected = || (reason::AS_EXPECTED, "nothing is wrong".to_owned());
     let mut wanted = vec![
