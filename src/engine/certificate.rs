@@ -117,7 +117,9 @@ mod tests {
     fn a_key_must_be_the_leafs_and_nothing_of_it_is_told() {
         let ((leaf, _, key), (_, _, other)) = (chain(&["a.example"]), chain(&["a.example"]));
         assert!(Certificate::parse(leaf.as_bytes(), key.as_bytes()).is_ok());
-        for (cert, key) in [(leaf.as_str(), other.as_str()), (&leaf, "x"), ("x", &key), ("", ""), (&key, &key), (&leaf, &leaf)] {
+        for (cert, key) in
+            [(leaf.as_str(), other.as_str()), (&leaf, "x"), ("x", &key), ("", ""), (&key, &key), (&leaf, &leaf)]
+        {
             let told = Certificate::parse(cert.as_bytes(), key.as_bytes()).unwrap_err();
             assert!(!told.contains("BEGIN") && told.len() < 100, "{told}");
         }
