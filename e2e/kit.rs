@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use aiscope_operator::api::tracking_server::TrackingServer;
 use aiscope_operator::engine::operator::Operator;
-use aiscope_operator::kinds::Platform;
+use aiscope_operator::engine::workload::{Conditioned, Workload};
+use aiscope_operator::kinds::{self, Platform};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -113,7 +114,7 @@ impl Case {
         namespaces.extend(others.iter().map(|&n| n.to_owned()));
         let client = self.testbed.client(&self.agent()).expect("a client");
         let stop = CancellationToken::new();
-        let operator = Operator::new(client, namespaces).with::<TrackingServer>(Arc::new(platform));
+        let operator = kinds::register(Operator::new(client, namespaces), &Arc::new(platform));
         Running { task: tokio::spawn(operator.run(stop.clone())), stop }
     }
 
@@ -144,11 +145,15 @@ impl Case {
 
     /// Applies a `TrackingServer` as a GitOps tool would.
     pub async fn serve(&self, name: &str, spec: Value) -> kube::Result<TrackingServer> {
+        self.apply(name, spec).await
+    }
+
+    /// Applies a resource of any kind as a GitOps tool would.
+    pub async fn apply<W: Workload>(&self, name: &str, spec: Value) -> kube::Result<W> {
         let body = serde_json::json!({
-            "apiVersion": "experiment.aiscope/v1alpha2", "kind": "TrackingServer",
-            "metadata": { "name": name }, "spec": spec,
+            "apiVersion": W::api_version(&()), "kind": W::kind(&()), "metadata": { "name": name }, "spec": spec,
         });
-        self.all::<TrackingServer>().patch(name, &gitops(), &Patch::Apply(&body)).await
+        self.all::<W>().patch(name, &gitops(), &Patch::Apply(&body)).await
     }
 
     /// Runs the real kubectl in this namespace and returns what it prints.
@@ -195,14 +200,24 @@ impl Case {
 
     /// Waits until a `TrackingServer` is Ready at its current generation.
     pub async fn until_ready(&self, name: &str) -> Result<TrackingServer, Error> {
-        self.until(name, "Ready", |ts: &TrackingServer| holds(ts, "Ready", "True")).await
+        self.until_stands(name).await
+    }
+
+    /// Waits until a resource of any kind is Ready at its current generation.
+    pub async fn until_stands<W: Workload>(&self, name: &str) -> Result<W, Error> {
+        self.until(name, "Ready", |resource: &W| holds(resource, "Ready", "True")).await
     }
 
     /// Waits until a condition of a `TrackingServer` is True with this reason, at its current generation.
     pub async fn until_reason(&self, name: &str, type_: &str, reason: &str) -> Result<TrackingServer, Error> {
+        self.until_told(name, type_, reason).await
+    }
+
+    /// The same for a resource of any kind.
+    pub async fn until_told<W: Workload>(&self, name: &str, type_: &str, reason: &str) -> Result<W, Error> {
         let what = format!("{type_}=True ({reason})");
-        self.until(name, &what, |ts: &TrackingServer| {
-            holds(ts, type_, "True") && condition(ts, type_).is_some_and(|c| c.reason == reason)
+        self.until(name, &what, |resource: &W| {
+            holds(resource, type_, "True") && condition(resource, type_).is_some_and(|c| c.reason == reason)
         })
         .await
     }
@@ -254,14 +269,15 @@ where
     Err(format!("{name} is not {what} after {deadline:?}, but {}", serde_json::to_string(&last)?).into())
 }
 
-/// A condition of a `TrackingServer`.
-pub fn condition<'a>(ts: &'a TrackingServer, type_: &str) -> Option<&'a Condition> {
-    ts.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
+/// A condition of a resource.
+pub fn condition<'a, W: Workload>(resource: &'a W, type_: &str) -> Option<&'a Condition> {
+    resource.status()?.conditions().iter().find(|c| c.type_ == type_)
 }
 
 /// A condition has this status at the current generation.
-pub fn holds(ts: &TrackingServer, type_: &str, status: &str) -> bool {
-    condition(ts, type_).is_some_and(|c| c.status == status && c.observed_generation == ts.metadata.generation)
+pub fn holds<W: Workload>(resource: &W, type_: &str, status: &str) -> bool {
+    condition(resource, type_)
+        .is_some_and(|c| c.status == status && c.observed_generation == resource.meta().generation)
 }
 
 /// How Flux and Argo CD apply.

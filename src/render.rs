@@ -7,10 +7,11 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::engine::child::{ChildSet, Desired, Want, stamp};
+use crate::engine::child::{ChildSet, Desired, stamp};
 use crate::engine::claims::Conflict;
-use crate::engine::summary::summarize;
+use crate::engine::summary::{Facts, summarize};
 use crate::engine::workload::{Blocked, Observed, Seen, Workload};
+use crate::kinds;
 
 /// The namespace of a manifest that names none.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -53,16 +54,16 @@ pub fn observed<W: Workload>(manifest: &Value) -> Option<Observed> {
     let types = object.types.clone()?;
     let gvk = GroupVersionKind::try_from(&types).ok()?;
     let ar = ApiResource::from_gvk(&gvk);
-    let summary = summarize(&ar, &object, W::legacy().managers);
+    let mut summary = summarize(&ar, &object, W::legacy().managers);
+    if let Some(offer) = kinds::offer(manifest) {
+        summary.facts = Facts::Offer(Box::new(offer));
+    }
     Some(Observed { ar, name: object.name_any(), summary })
 }
 
 /// The objects of a set, in apply order.
 pub fn objects(set: &ChildSet<Desired>) -> impl Iterator<Item = &DynamicObject> {
-    set.items.iter().filter_map(|child| match &child.want {
-        Want::Stands(object) | Want::Retained(object) => Some(&**object),
-        Want::Stays => None,
-    })
+    set.items.iter().filter_map(Desired::object)
 }
 
 /// Several documents in one text, each behind `---`.

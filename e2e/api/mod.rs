@@ -3,6 +3,7 @@
 mod control;
 mod digest;
 mod input;
+mod kinds;
 mod lifecycle;
 mod ownership;
 mod routes;
@@ -22,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
         input::trials(),
         routes::trials(),
         control::trials(),
+        kinds::trials(),
     ]
     .into_iter()
     .flatten()

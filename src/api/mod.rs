@@ -1,18 +1,25 @@
 //! PURE: the users' surface, one file per kind: spec, status, what the API server checks, printer columns. No behaviour.
 
+pub mod code_server;
 pub mod common;
+pub mod easy_service;
+pub mod jupyter_notebook;
 pub mod schema;
 pub mod tracking_server;
+pub mod workspace;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub use code_server::CodeServer;
+pub use easy_service::EasyService;
+pub use jupyter_notebook::JupyterNotebook;
 pub use tracking_server::TrackingServer;
 
 /// Every CRD of this operator, as it is installed and committed below `crds/`.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![schema::finish(TrackingServer::crd())]
+    [TrackingServer::crd(), JupyterNotebook::crd(), CodeServer::crd(), EasyService::crd()].map(schema::finish).into()
 }
 
 /// The file of a CRD below `crds/`.
@@ -46,7 +53,9 @@ mod tests {
         for crd in &crds() {
             let spec = &version(crd)["schema"]["openAPIV3Schema"]["properties"]["spec"];
             assert!(!spec.to_string().contains("\"default\":"), "{}", crd.spec.names.kind);
-            assert!(spec["required"].is_null(), "{}", crd.spec.names.kind);
+            // `size` of an EasyService has always been required.
+            let required = if crd.spec.names.kind == "EasyService" { json!(["size"]) } else { Value::Null };
+            assert_eq!(spec["required"], required, "{}", crd.spec.names.kind);
         }
     }
 

@@ -7,8 +7,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 /// Fields of a spec that embed types of Kubernetes: their own documentation is long and stands elsewhere.
-const EMBEDDED: [&str; 6] =
-    ["resources", "env", "tolerations", "podSecurityContext", "securityContext", "imagePullSecrets"];
+const EMBEDDED: [&str; 8] =
+    ["resources", "env", "envs", "ports", "tolerations", "podSecurityContext", "securityContext", "imagePullSecrets"];
 
 /// Completes a derived CRD: a resource that no one has looked at yet is "in progress" to every GitOps tool, and
 /// embedded types of Kubernetes lose their descriptions (they are most of the bytes).

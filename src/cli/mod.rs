@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::kinds::{Ingress, Platform};
+use crate::kinds::{Gateway, Ingress, Platform};
 use crate::ops::telemetry::LogFormat;
 use crate::parts::host_allow::private_networks;
 
@@ -67,6 +67,10 @@ pub struct PlatformArgs {
     /// Which ingress controller serves the routes. Changing it removes the other one's routes.
     #[arg(long, value_enum, env = "AISCOPE_INGRESS", default_value_t = Ingress::Traefik)]
     pub ingress: Ingress,
+    /// The Gateway that serves the routes, with `--ingress gateway`. Its listeners must admit routes from the namespaces of
+    /// the resources, and have the certificates.
+    #[arg(long, env = "AISCOPE_GATEWAY", required_if_eq("ingress", "gateway"), value_name = "NAMESPACE/NAME")]
+    pub gateway: Option<Gateway>,
     /// DNS domain of Services: what follows `.svc.` in the names that pods call each other by.
     #[arg(long, env = "AISCOPE_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
     pub cluster_domain: String,
@@ -78,9 +82,9 @@ pub struct PlatformArgs {
 
 impl From<PlatformArgs> for Platform {
     fn from(args: PlatformArgs) -> Self {
-        let PlatformArgs { ingress, cluster_domain, pod_networks } = args;
+        let PlatformArgs { ingress, gateway, cluster_domain, pod_networks } = args;
         let pod_networks = if pod_networks.is_empty() { private_networks() } else { pod_networks };
-        Self { ingress, cluster_domain, pod_networks }
+        Self { ingress, gateway, cluster_domain, pod_networks }
     }
 }
 
@@ -144,6 +148,13 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn routes_of_the_gateway_api_need_a_gateway() {
+        let read = |more: &[&str]| Cli::try_parse_from(["x", "run"].iter().chain(more)).is_ok();
+        assert!(!read(&["--ingress=gateway"]) && read(&["--ingress=gateway", "--gateway=infra/web"]));
+        assert!(!read(&["--ingress=gateway", "--gateway=web"]) && read(&["--ingress=nginx"]));
+    }
 
     #[test]
     fn the_command_line_is_sound() {

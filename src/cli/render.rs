@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{Format, RenderArgs};
-use crate::api::TrackingServer;
+use crate::api::{CodeServer, EasyService, JupyterNotebook, TrackingServer};
 use crate::engine::workload::{Observed, Workload, describe};
 use crate::kinds::Platform;
 use crate::render;
@@ -39,7 +38,7 @@ pub(super) fn print(args: RenderArgs) -> Result<bool, String> {
         }
     }
     if children.is_empty() && all_understood {
-        return Err("there is no resource of this operator in the manifests (kind TrackingServer)".into());
+        return Err("there is no resource of this operator in the manifests".into());
     }
     let text = match output {
         Format::Yaml => render::yaml(&children)?,
@@ -65,16 +64,23 @@ fn read(file: &Path) -> Result<Vec<Document>, String> {
 
 /// The children of a document, if it is a resource of one of the kinds.
 fn resource(document: &Document, all: &[Document], platform: &Platform) -> Option<Result<Vec<DynamicObject>, String>> {
-    let is = |api_version: &str, kind: &str| {
-        document.value["apiVersion"].as_str() == Some(api_version) && document.value["kind"].as_str() == Some(kind)
-    };
-    if is(&TrackingServer::api_version(&()), &TrackingServer::kind(&())) {
-        return Some(children::<TrackingServer>(document, all, platform));
-    }
-    None
+    children::<TrackingServer>(document, all, platform)
+        .or_else(|| children::<JupyterNotebook>(document, all, platform))
+        .or_else(|| children::<CodeServer>(document, all, platform))
+        .or_else(|| children::<EasyService>(document, all, platform))
 }
 
+/// The children of a document, if it is a resource of this kind.
 fn children<W: Workload<Platform = Platform>>(
+    document: &Document,
+    all: &[Document],
+    platform: &Platform,
+) -> Option<Result<Vec<DynamicObject>, String>> {
+    let is = document.value["apiVersion"] == *W::api_version(&()) && document.value["kind"] == *W::kind(&());
+    is.then(|| rendered::<W>(document, all, platform))
+}
+
+fn rendered<W: Workload<Platform = Platform>>(
     document: &Document,
     all: &[Document],
     platform: &Platform,

@@ -7,9 +7,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::RunArgs;
-use crate::api::TrackingServer;
 use crate::engine::operator::Operator;
-use crate::kinds::Platform;
+use crate::kinds::{self, Platform};
 use crate::ops::{client, telemetry};
 
 /// Runs the operator until SIGTERM or SIGINT.
@@ -32,11 +31,8 @@ async fn serve(args: RunArgs) -> Result<(), String> {
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server, ?namespaces, ingress = ?platform.ingress, "starting");
-    Operator::new(client, args.namespaces)
-        .concurrency(args.concurrency.into())
-        .with::<TrackingServer>(platform)
-        .run(stop)
-        .await;
+    let operator = Operator::new(client, args.namespaces).concurrency(args.concurrency.into());
+    kinds::register(operator, &platform).run(stop).await;
     tracing::info!("stopped");
     Ok(())
 }

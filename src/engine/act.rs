@@ -1,8 +1,11 @@
 //! SHELL: the only place that writes children. One request for each step, none when nothing differs.
 
+use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective};
 use kube::{Api, Client, ResourceExt};
+use ring::error::Unspecified;
+use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 
 use super::child::MANAGER;
@@ -26,10 +29,10 @@ fn params() -> PatchParams {
 /// # Errors
 /// The failed request. [`Error::is_surprise`] tells that the object is not what the plan believed.
 pub async fn perform(client: &Client, namespace: &str, step: &Step, legacy: &[&str]) -> Result<DynamicObject, Error> {
-    let (Step::Create(object, ar) | Step::Apply(object, ar, _) | Step::TakeOver(object, ar, _)) = step;
+    let (object, ar) = step.target();
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, ar);
     let name = object.name_any();
-    let mut body = (**object).clone();
+    let mut body = object.clone();
     match step {
         Step::Create(..) => body.metadata.resource_version = Some(NO_OBJECT.into()),
         Step::Apply(_, _, uid) => body.metadata.uid = Some(uid.to_string()),
@@ -37,8 +40,25 @@ pub async fn perform(client: &Client, namespace: &str, step: &Step, legacy: &[&s
             take_over(&api, ar, &name, uid, legacy).await?;
             body.metadata.uid = Some(uid.to_string());
         }
+        Step::Mint(_, _, key, uid) => {
+            let failed =
+                |_| Error::new("make up a value for", ar, &name, kube::Error::Service("no random numbers".into()));
+            body.data["data"] = json!({ key: made_up().map_err(failed)? });
+            match uid {
+                Some(uid) => body.metadata.uid = Some(uid.to_string()),
+                None => body.metadata.resource_version = Some(NO_OBJECT.into()),
+            }
+        }
     }
     api.patch(&name, &params(), &Patch::Apply(&body)).await.map_err(|e| Error::new("apply", ar, &name, e))
+}
+
+/// A value that nobody can guess: 258 random bits, in the alphabet of base64url, which needs no quoting anywhere.
+fn made_up() -> Result<ByteString, Unspecified> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut value = [0; 43];
+    SystemRandom::new().fill(&mut value)?;
+    Ok(ByteString(value.iter().map(|byte| ALPHABET[usize::from(byte % 64)]).collect()))
 }
 
 /// Reads one object anew.

@@ -26,17 +26,23 @@ pub(super) struct Outcome {
     pub wrote: bool,
     /// Something failed that only another try can mend.
     pub retry: bool,
+    /// A value was made up; what uses it was held back until the next decision.
+    pub minted: bool,
 }
 
 /// Plans and acts until nothing is left to do, and looks again when an object was not what the cache said.
 pub(super) async fn attempt<W: Workload>(cluster: &Cluster, resource: &W, desired: &ChildSet<Desired>) -> Outcome {
     let namespace = resource.namespace().unwrap_or_default();
-    let mut outcome = Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false };
+    let mut outcome =
+        Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false, minted: false };
     for round in 1..=ROUNDS {
         let plan = todo(cluster, resource, desired);
         outcome.problems.clone_from(&plan.problems);
         match act(cluster, &namespace, &plan, &mut outcome).await {
-            Ok(()) => break,
+            Ok(()) => {
+                outcome.minted = plan.mints();
+                break;
+            }
             Err(error) if error.is_surprise() && round < ROUNDS => {}
             Err(error) => {
                 outcome.problems.push(error.problem());
@@ -59,7 +65,7 @@ fn todo<W: Workload>(cluster: &Cluster, resource: &W, desired: &ChildSet<Desired
         plan(resource, desired, find, cache.owned(&uid, &namespace))
     };
     let address = |kind: &str, name: &str| -> Address { (kind.into(), namespace.as_str().into(), name.into()) };
-    let mut interests: BTreeSet<Address> = resource.refs().iter().map(|name| address("Secret", name)).collect();
+    let mut interests: BTreeSet<Address> = resource.refs().iter().map(|r| address(&r.ar.kind, &r.name)).collect();
     if !plan.problems.is_empty() {
         interests.extend(desired.items.iter().map(|d| address(&d.ar.kind, &d.name)));
     }
@@ -90,13 +96,14 @@ async fn act(cluster: &Cluster, namespace: &str, plan: &Plan, outcome: &mut Outc
 }
 
 async fn perform(cluster: &Cluster, namespace: &str, step: &Step) -> Result<(), Error> {
-    let (Step::Create(object, ar) | Step::Apply(object, ar, _) | Step::TakeOver(object, ar, _)) = step;
+    let (object, ar) = step.target();
     let name = object.name_any();
     match request::perform(&cluster.client, namespace, step, &cluster.legacy).await {
         Ok(applied) => {
             let summary = cluster.learn(ar, &applied, true);
             let desired = digest::of_desired(object);
-            if let Some(live) = summary.digest.filter(|live| *live != desired) {
+            let live = summary.digest.filter(|live| *live != desired && !matches!(step, Step::Mint(..)));
+            if let Some(live) = live {
                 cluster.cache().settle(ar, namespace, &name, Settled { desired, live });
             }
             Ok(())

@@ -1,11 +1,12 @@
 //! PURE: sets of children, wanted and live, and the one place where their metadata is stamped.
 
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::summary::Summary;
 use super::workload::{Problem, Weight, Workload};
@@ -40,6 +41,9 @@ pub enum Want {
     Stands(Box<DynamicObject>),
     /// It stands with exactly these fields, and outlives its resource.
     Retained(Box<DynamicObject>),
+    /// A Secret with a value that is nobody's choice: it stands with this key, whatever is in it. A value that is there is
+    /// never changed; the shell makes one up when there is none. It goes with its resource.
+    Minted(Box<DynamicObject>, String),
     /// It is left as it is: neither applied nor pruned.
     Stays,
 }
@@ -65,6 +69,17 @@ pub struct ChildSet<S> {
     pub problems: Vec<Problem>,
     /// When the decision can change although nothing else does (a certificate's end).
     pub revisit: Option<Timestamp>,
+}
+
+impl Desired {
+    /// The fields that are wanted; `None` when it is left as it is.
+    #[must_use]
+    pub fn object(&self) -> Option<&DynamicObject> {
+        match &self.want {
+            Want::Stands(object) | Want::Retained(object) | Want::Minted(object, _) => Some(object),
+            Want::Stays => None,
+        }
+    }
 }
 
 impl<S> Default for ChildSet<S> {
@@ -97,6 +112,15 @@ impl ChildSet<Desired> {
     #[must_use]
     pub fn with_retained<K: Resource<DynamicType = ()> + Serialize>(self, child: &K) -> Self {
         self.push(ApiResource::erase::<K>(&()), child.name_any(), Want::Retained(Box::new(erase(child))))
+    }
+
+    /// Adds a Secret of this name with a value below `key` that is made up once, and goes with its resource. What needs
+    /// it is held back until it stands.
+    #[must_use]
+    pub fn with_minted(self, name: &str, key: &str) -> Self {
+        let ar = ApiResource::erase::<Secret>(&());
+        let object = DynamicObject::new(name, &ar).data(json!({ "type": "Opaque" }));
+        self.push(ar, name.into(), Want::Minted(Box::new(object), key.into()))
     }
 
     /// Leaves a child as it is: neither applied nor pruned.
@@ -152,7 +176,7 @@ pub fn stamp<W: Workload>(owner: &W, mut set: ChildSet<Desired>) -> ChildSet<Des
     let uid = owner.uid().unwrap_or_else(|| NO_UID.into());
     for child in &mut set.items {
         let (object, retained) = match &mut child.want {
-            Want::Stands(object) => (object, false),
+            Want::Stands(object) | Want::Minted(object, _) => (object, false),
             Want::Retained(object) => (object, true),
             Want::Stays => continue,
         };

@@ -166,6 +166,27 @@ pub fn of_ingress(data: &Value) -> Box<[Claim]> {
     claims.into_iter().collect()
 }
 
+/// What an `HTTPRoute` serves: every host with the path of every match; without a match, the whole host.
+#[must_use]
+pub fn of_http_route(data: &Value) -> Box<[Claim]> {
+    let mut paths = BTreeSet::new();
+    for rule in data["spec"]["rules"].as_array().into_iter().flatten() {
+        let matches = rule["matches"].as_array().filter(|matches| !matches.is_empty());
+        let values = matches.into_iter().flatten().map(|one| {
+            let value = one["path"]["value"].as_str().unwrap_or("/");
+            if one["path"]["type"] == "RegularExpression" { literal(value) } else { value.to_owned() }
+        });
+        paths.extend(values);
+        paths.extend(matches.is_none().then(|| "/".to_owned()));
+    }
+    let hosts = data["spec"]["hostnames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    hosts
+        .flat_map(|host| paths.iter().map(|path| Claim::new(host, path)))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
 /// The part of an ingress-nginx path before the first segment with a character of a pattern; an escaped one is itself.
 fn literal(path: &str) -> String {
     let mut literal = String::with_capacity(path.len());

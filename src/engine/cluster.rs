@@ -39,7 +39,7 @@ pub trait Wake: Send + Sync {
 }
 
 impl Cluster {
-    /// A cluster whose `kinds` of children are watched in `scopes` (namespaces, or `None` for all).
+    /// A cluster whose `kinds` (of children and of resources) are watched in `scopes` (namespaces, or `None` for all).
     #[must_use]
     pub fn new(
         client: Client,
@@ -99,7 +99,7 @@ impl Cluster {
                 let watch = Watch { ar: ar.clone(), namespace: scope.clone(), config: watcher::Config::default() };
                 let (cluster, ar, scope) = (self.clone(), ar.clone(), scope.clone());
                 tasks.spawn(follow(self.client.clone(), watch, self.kick(&ar), move |said| {
-                    cluster.child(&ar, scope.as_deref(), said);
+                    cluster.said(&ar, scope.as_deref(), &said);
                 }));
             }
             let cluster = self.clone();
@@ -120,10 +120,11 @@ impl Cluster {
         }));
     }
 
-    fn child(&self, ar: &ApiResource, scope: Option<&str>, said: Said) {
+    /// Takes in what the watch of a kind says of its objects.
+    pub(super) fn said(&self, ar: &ApiResource, scope: Option<&str>, said: &Said) {
         match said {
             Said::Begin => self.cache().begin(ar),
-            Said::Object(object) => drop(self.learn(ar, &object, false)),
+            Said::Object(object) => drop(self.learn(ar, object, false)),
             Said::Gone(object) => {
                 let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
                 let uid = object.uid();
@@ -133,7 +134,7 @@ impl Cluster {
                 }
             }
             Said::End(named) => {
-                self.vanish(ar, scope, &named);
+                self.vanish(ar, scope, named);
                 self.listing(ar, scope, &Listing::Done);
             }
             Said::Broken(Broken::KindMissing) => {
@@ -141,7 +142,7 @@ impl Cluster {
                 self.vanish(ar, scope, &HashSet::new());
                 self.listing(ar, scope, &Listing::KindMissing);
             }
-            Said::Broken(Broken::Refused(words)) => self.listing(ar, scope, &Listing::Refused(words.into())),
+            Said::Broken(Broken::Refused(words)) => self.listing(ar, scope, &Listing::Refused(words.as_str().into())),
             Said::Broken(Broken::Unreachable(error)) => {
                 tracing::warn!(kind = ar.kind, error, "watch broken; it is tried again");
             }
@@ -151,14 +152,18 @@ impl Cluster {
     /// Takes a state of a child into the cache and wakes whom it concerns. Returns its summary.
     pub fn learn(&self, ar: &ApiResource, object: &DynamicObject, written: bool) -> Summary {
         let summary = summary::summarize(ar, object, &self.legacy);
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let change = self.cache().insert(ar, &namespace, &name, summary.clone(), written);
+        self.note(ar, &object.namespace().unwrap_or_default(), &object.name_any(), &summary, written);
+        summary
+    }
+
+    /// Takes a summary into the cache and wakes whom it concerns.
+    pub(super) fn note(&self, ar: &ApiResource, namespace: &str, name: &str, summary: &Summary, written: bool) {
+        let change = self.cache().insert(ar, namespace, name, summary.clone(), written);
         if let Change::Some(before) = change
             && !written
         {
-            self.tell(ar, &namespace, &name, Some(&summary), before.as_deref());
+            self.tell(ar, namespace, name, Some(summary), before.as_deref());
         }
-        summary
     }
 
     /// Wakes whom a change concerns: owners, those who asked for this object, and neighbours of a changed route.

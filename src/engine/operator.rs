@@ -84,7 +84,7 @@ impl Operator {
     /// Runs until `stop`; reconciles under way are finished first.
     pub async fn run(self, stop: CancellationToken) {
         let kicked: Vec<_> = self.children.iter().chain(&self.resources).cloned().collect();
-        let cluster = Cluster::new(self.client, self.scopes, self.children.clone(), self.legacy, self.controllers);
+        let cluster = Cluster::new(self.client, self.scopes, kicked.clone(), self.legacy, self.controllers);
         let cluster = Arc::new(cluster.kicking(kicked));
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut watches = JoinSet::new();

@@ -19,6 +19,7 @@ use super::queue::Key;
 use super::reason;
 use super::run::{Controller, Known};
 use super::status::{condition, conditions};
+use super::summary::{Facts, summarize};
 use super::watch::{Broken, Said};
 use super::workload::{Conditioned, Problem, Seen, Weight, Workload, describe};
 
@@ -43,6 +44,9 @@ pub struct Undecodable {
 impl<W: Workload> Controller<W> {
     /// Takes in what the watch of this kind says.
     pub(super) fn said(&self, cluster: &Cluster, scope: Option<&str>, said: Said) {
+        if !matches!(said, Said::Object(_)) {
+            cluster.said(&ApiResource::erase::<W>(&()), scope, &said);
+        }
         match said {
             Said::Begin => {}
             Said::Object(object) => self.take(cluster, *object),
@@ -69,6 +73,8 @@ impl<W: Workload> Controller<W> {
         let key = Key::new(&object.namespace().unwrap_or_default(), &object.name_any());
         let uid = object.uid().unwrap_or_default();
         cluster.cache().set_owner(&uid, Arc::new(OwnerKey { kind: W::kind(&()).into(), key: key.clone() }));
+        let ar = ApiResource::erase::<W>(&());
+        let mut summary = summarize(&ar, &object, &[]);
         let wanted = match decode::<W>(object) {
             Err(bad) => {
                 tracing::warn!(kind = %W::kind(&()), %key, field = bad.path, "resource cannot be decoded");
@@ -77,9 +83,11 @@ impl<W: Workload> Controller<W> {
             }
             Ok(resource) => {
                 self.claim(cluster, &resource);
+                summary.facts = Facts::Offer(Box::new(resource.offer()));
                 self.keep(resource)
             }
         };
+        cluster.note(&ar, &key.namespace, &key.name, &summary, false);
         if wanted {
             self.enqueue(key);
         }

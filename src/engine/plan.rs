@@ -6,7 +6,7 @@ use kube::api::{ApiResource, DynamicObject};
 use super::child::{ChildSet, Desired, Want, retained_for};
 use super::digest::{self, Digest};
 use super::reason;
-use super::summary::{Owner, Summary};
+use super::summary::{Facts, Owner, Summary};
 use super::workload::{Problem, Weight, Workload, describe};
 
 /// What the cache knows of an object by kind and name.
@@ -41,6 +41,20 @@ pub enum Step {
     Apply(Box<DynamicObject>, ApiResource, Box<str>),
     /// First make the fields of an earlier manager ours, then apply.
     TakeOver(Box<DynamicObject>, ApiResource, Box<str>),
+    /// Apply a Secret with a value that is made up below this key; without a uid, it is not there.
+    Mint(Box<DynamicObject>, ApiResource, String, Option<Box<str>>),
+}
+
+impl Step {
+    /// The object that is written, and its kind.
+    #[must_use]
+    pub fn target(&self) -> (&DynamicObject, &ApiResource) {
+        let (Self::Create(object, ar)
+        | Self::Apply(object, ar, _)
+        | Self::TakeOver(object, ar, _)
+        | Self::Mint(object, ar, ..)) = self;
+        (object, ar)
+    }
 }
 
 /// Delete an object that is ours and no longer wanted, provided it is still the one we saw.
@@ -78,7 +92,7 @@ pub fn plan<'a, W: Workload>(
     let mut missing: Vec<&ApiResource> = Vec::new();
     let mut held: Vec<(&str, &str)> = Vec::new();
     for child in &desired.items {
-        let (Want::Stands(object) | Want::Retained(object)) = &child.want else { continue };
+        let Some(object) = child.object() else { continue };
         if child.needs.iter().any(|(kind, name)| held.contains(&(kind, name))) {
             held.push((&child.ar.kind, &child.name));
             continue;
@@ -86,8 +100,12 @@ pub fn plan<'a, W: Workload>(
         match find(&child.ar, &child.name) {
             Found::KindMissing if missing.contains(&&child.ar) => {}
             Found::KindMissing => missing.push(&child.ar),
-            found => match step(owner, &child.ar, object, found) {
-                Ok(step) => plan.steps.extend(step),
+            found => match step(owner, child, object, found) {
+                Ok(step) => {
+                    // What uses the value is decided when it is there.
+                    held.extend(matches!(step, Some(Step::Mint(..))).then_some((&*child.ar.kind, &*child.name)));
+                    plan.steps.extend(step);
+                }
                 Err(problem) => {
                     held.push((&child.ar.kind, &child.name));
                     plan.problems.push(problem);
@@ -96,7 +114,7 @@ pub fn plan<'a, W: Workload>(
         }
     }
     plan.problems.extend((!missing.is_empty()).then(|| kind_missing(&missing)));
-    if plan.problems.is_empty() {
+    if plan.problems.is_empty() && !plan.mints() {
         let uid = owner.uid().unwrap_or_default();
         let orphans = owned.into_iter().filter(|(ar, name, summary)| {
             let wanted =
@@ -115,6 +133,14 @@ pub fn plan<'a, W: Workload>(
     plan
 }
 
+impl Plan {
+    /// A value is made up, so that the children have to be decided anew.
+    #[must_use]
+    pub fn mints(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Mint(..)))
+    }
+}
+
 /// `uid` is the object's controller owner.
 #[must_use]
 pub fn controls(uid: &str, summary: &Summary) -> bool {
@@ -123,19 +149,28 @@ pub fn controls(uid: &str, summary: &Summary) -> bool {
 
 fn step<W: Workload>(
     owner: &W,
-    ar: &ApiResource,
+    child: &Desired,
     object: &DynamicObject,
     found: Found<'_>,
 ) -> Result<Option<Step>, Problem> {
-    let boxed = || Box::new(object.clone());
+    let (ar, boxed) = (&child.ar, || Box::new(object.clone()));
     let (summary, settled) = match found {
         Found::Unlisted(words) => {
             return Err(problem(Weight::Fails, reason::REJECTED, format!("{} cannot be listed: {words}", ar.plural)));
         }
-        Found::KindMissing | Found::Absent => return Ok(Some(Step::Create(boxed(), ar.clone()))),
+        Found::KindMissing | Found::Absent => {
+            return Ok(Some(match &child.want {
+                Want::Minted(_, key) => Step::Mint(boxed(), ar.clone(), key.clone(), None),
+                _ => Step::Create(boxed(), ar.clone()),
+            }));
+        }
         Found::Present(summary, settled) => (summary, settled),
     };
     standing(owner, ar, &object.name_any(), summary)?;
+    if let Want::Minted(_, key) = &child.want {
+        let there = matches!(&summary.facts, Facts::Secret(facts) if facts.keys.iter().any(|k| **k == **key));
+        return Ok((!there).then(|| Step::Mint(boxed(), ar.clone(), key.clone(), Some(summary.uid.clone()))));
+    }
     if summary.legacy {
         return Ok(Some(Step::TakeOver(boxed(), ar.clone(), summary.uid.clone())));
     }

@@ -42,3 +42,5 @@ pub const REJECTED: &str = "Rejected";
 pub const REQUEST_FAILED: &str = "RequestFailed";
 /// A referenced Secret does not exist yet.
 pub const SECRET_MISSING: &str = "SecretMissing";
+/// The tracking server that a resource refers to does not exist.
+pub const TRACKING_SERVER_MISSING: &str = "TrackingServerMissing";

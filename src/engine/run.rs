@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ApiResource;
@@ -24,7 +23,7 @@ use super::owner::{self, Report, Undecodable};
 use super::plan::Found;
 use super::queue::{Key, Queue};
 use super::watch::{Watch, follow};
-use super::workload::{Blocked, Observed, Problem, Seen, Weight, Workload};
+use super::workload::{Blocked, Observed, Problem, Ref, Seen, Weight, Workload};
 
 /// A reconcile that takes longer is given up and tried again.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -113,8 +112,7 @@ impl<W: Workload> Controller<W> {
             let on = move |said| controller.said(&there, scope.as_deref(), said);
             watches.spawn(follow(cluster.client.clone(), watch, cluster.kick(&ar), on));
         }
-        let mut kinds = W::owns();
-        kinds.push(ApiResource::erase::<Secret>(&()));
+        let kinds = [W::owns(), W::refers()].concat();
         tokio::select! {
             () = stop.cancelled() => return,
             () = cluster.listed(&kinds) => {}
@@ -225,6 +223,9 @@ impl<W: Workload> Controller<W> {
             }
         };
         let outcome = attempt(cluster, &*resource, &desired).await;
+        if outcome.minted {
+            return Ok(Next::Settled(Some(Duration::ZERO)));
+        }
         let problems = [desired.problems.as_slice(), &outcome.problems, &judge(cluster, &*resource, &outcome.live)];
         let problems = problems.concat();
         let report = Report { seen, live: Some(outcome.live), problems, wrote: outcome.wrote };
@@ -236,8 +237,7 @@ impl<W: Workload> Controller<W> {
     fn view(&self, cluster: &Cluster, resource: &W) -> View {
         let (namespace, name) = (resource.namespace().unwrap_or_default(), resource.name_any());
         let cache = cluster.cache();
-        let secrets = ApiResource::erase::<Secret>(&());
-        let named = resource.refs().into_iter().map(|name| (secrets.clone(), name));
+        let named = resource.refs().into_iter().map(|Ref { ar, name }| (ar, name));
         let namesakes = W::owns().into_iter().map(|ar| (ar, name.clone()));
         let mut objects: Vec<Observed> = Vec::new();
         for (ar, name) in named.chain(namesakes) {

@@ -11,6 +11,7 @@ use super::certificate::Certificate;
 use super::child::{MANAGER, OWNER_LABEL, RETAINED_ANNOTATION};
 use super::claims::{self, Claim};
 use super::digest::{self, Digest};
+use super::workload::Offer;
 
 /// What is kept of an object: a few hundred bytes, whatever its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub enum Facts {
     Secret(Box<SecretFacts>),
     /// The URL space that a route of any kind serves.
     Route(Box<[Claim]>),
+    /// What a resource offers to those that refer to it.
+    Offer(Box<Offer>),
 }
 
 /// A Deployment's progress, as `kubectl rollout status` judges it.
@@ -171,6 +174,7 @@ fn facts(ar: &ApiResource, object: &DynamicObject) -> Facts {
         ("v1", "PersistentVolumeClaim") => Facts::Volume(Box::new(volume(&object.data))),
         ("v1", "Secret") => Facts::Secret(Box::new(secret(&object.data))),
         ("networking.k8s.io/v1", "Ingress") => Facts::Route(claims::of_ingress(&object.data)),
+        ("gateway.networking.k8s.io/v1", "HTTPRoute") => Facts::Route(claims::of_http_route(&object.data)),
         ("traefik.io/v1alpha1", "IngressRoute") => Facts::Route(claims::of_ingress_route(&object.data)),
         _ => Facts::Plain,
     }

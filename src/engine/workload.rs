@@ -1,7 +1,8 @@
 //! PURE: what a kind tells the engine, and what the engine tells a kind.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -34,9 +35,20 @@ pub trait Workload:
     /// Every kind of child this kind can have, under any spec and any platform: one list, watched and pruned.
     fn owns() -> Vec<ApiResource>;
 
-    /// The Secrets (same namespace) that `children` wants to see. The engine wakes the resource when one changes.
-    fn refs(&self) -> BTreeSet<String> {
-        BTreeSet::new()
+    /// Every kind that [`Workload::refs`] can name: Secrets, and kinds of resources that run in the same operator.
+    #[must_use]
+    fn refers() -> Vec<ApiResource> {
+        vec![ApiResource::erase::<Secret>(&())]
+    }
+
+    /// The objects (same namespace) that `children` wants to see. The engine wakes the resource when one changes.
+    fn refs(&self) -> Vec<Ref> {
+        Vec::new()
+    }
+
+    /// What this resource offers to those in its namespace that refer to it.
+    fn offer(&self) -> Offer {
+        Offer::default()
     }
 
     /// The part of the URL space this resource asks for, if its spec names one that can be understood.
@@ -58,6 +70,31 @@ pub trait Workload:
     fn legacy() -> Legacy {
         Legacy::default()
     }
+}
+
+/// Names an object in the resource's namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ref {
+    /// Its kind.
+    pub ar: ApiResource,
+    /// Its name.
+    pub name: String,
+}
+
+impl Ref {
+    /// Names an object of the kind `K`.
+    pub fn to<K: Resource<DynamicType = ()>>(name: impl Into<String>) -> Self {
+        Self { ar: ApiResource::erase::<K>(&()), name: name.into() }
+    }
+}
+
+/// What a resource offers to those that refer to it: variables for their pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Values by variable. Never a secret.
+    pub plain: BTreeMap<String, String>,
+    /// Name of a Secret and key in its data, by variable.
+    pub secret: BTreeMap<String, (String, String)>,
 }
 
 /// Traces of an earlier controller, taken over at first contact.
@@ -133,7 +170,7 @@ pub struct Seen<'a> {
     pub now: Timestamp,
 }
 
-/// One object in the resource's namespace: a child, a namesake of a child, or a referenced Secret.
+/// One object in the resource's namespace: a child, a namesake of a child, or a referenced one.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its kind.
@@ -157,8 +194,17 @@ impl Seen<'_> {
     /// A Secret by name, whoever made it.
     #[must_use]
     pub fn secret(&self, name: &str) -> Option<&SecretFacts> {
-        match &self.get::<k8s_openapi::api::core::v1::Secret>(name)?.facts {
+        match &self.get::<Secret>(name)?.facts {
             Facts::Secret(facts) => Some(facts),
+            _ => None,
+        }
+    }
+
+    /// What another resource offers; `None` when it is not there, or not understood.
+    #[must_use]
+    pub fn offer<W: Workload>(&self, name: &str) -> Option<&Offer> {
+        match &self.get::<W>(name)?.facts {
+            Facts::Offer(offer) => Some(offer),
             _ => None,
         }
     }

@@ -11,29 +11,23 @@
 mod backend;
 mod pod;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{EnvVar, PersistentVolumeClaim, Secret, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::api::core::v1::{EnvVar, PersistentVolumeClaim, Secret};
 use kube::ResourceExt;
 use kube::api::ApiResource;
 
 use self::backend::Backend;
-use super::{Ingress, Platform};
-use crate::api::common::{ReclaimPolicy, Sensitive, ServerStatus, given};
+use super::Platform;
+use super::site::{self, Site, Wish};
+use crate::api::common::{ServerStatus, given};
 use crate::api::tracking_server::{TrackingServer, TrackingServerSpec};
-use crate::engine::child::{ChildSet, Desired, Live, NO_UID};
+use crate::engine::child::{ChildSet, Desired, Live};
 use crate::engine::claims::Claim;
-use crate::engine::reason::{INVALID_SPEC, ROUTE_CONFLICT};
-use crate::engine::summary::Facts;
-use crate::engine::workload::{Blocked, Legacy, Problem, Seen, Weight, Workload};
-use crate::parts::credentials::Credentials;
-use crate::parts::route::{self, Route};
-use crate::parts::service;
-use crate::parts::tls::Tls;
-use crate::parts::url::PublicUrl;
-use crate::parts::volume::Volume;
+use crate::engine::reason::INVALID_SPEC;
+use crate::engine::workload::{Blocked, Legacy, Offer, Problem, Ref, Seen, Weight, Workload};
+use crate::parts::credentials::{Credentials, Source};
 
 /// Name and number of the port, of container and Service alike.
 const PORT: (&str, i32) = ("server", 5000);
@@ -44,65 +38,48 @@ impl Workload for TrackingServer {
     type Platform = Platform;
 
     fn owns() -> Vec<ApiResource> {
-        let mut kinds = vec![
-            ApiResource::erase::<Secret>(&()),
-            ApiResource::erase::<PersistentVolumeClaim>(&()),
-            ApiResource::erase::<Service>(&()),
-            ApiResource::erase::<Deployment>(&()),
-        ];
-        kinds.extend(route::owns());
-        kinds
+        site::owns()
     }
 
-    fn refs(&self) -> BTreeSet<String> {
+    fn refs(&self) -> Vec<Ref> {
         let credentials = self.spec.credentials_secret_ref.as_ref().map(|r| &r.name);
         let backend = self.spec.backend_uri_secret_ref.as_ref().map(|r| &r.name);
         let names = [given(credentials), given(backend)];
-        names.into_iter().flatten().map(Into::into).chain([self.name_any()]).collect()
+        names.into_iter().flatten().map(Into::into).chain([self.name_any()]).map(Ref::to::<Secret>).collect()
+    }
+
+    fn offer(&self) -> Offer {
+        let (name, namespace) = (self.name_any(), self.namespace().unwrap_or_default());
+        let uri = ("MLFLOW_TRACKING_URI".to_owned(), format!("http://{name}.{namespace}.svc:{}", PORT.1));
+        let store = given(self.spec.s3_endpoint_url.as_ref());
+        let store = store.map(|url| ("MLFLOW_S3_ENDPOINT_URL".to_owned(), url.to_owned()));
+        let keys = backend::access_keys(&self.spec).into_iter().map(|(variable, source)| match source {
+            Source::Inline(_) => (variable.to_owned(), (environment_secret(&name), variable.to_owned())),
+            Source::Reference { secret, key } => (variable.to_owned(), (secret, key)),
+        });
+        Offer { plain: [uri].into_iter().chain(store).collect(), secret: keys.collect() }
     }
 
     fn claim(&self, platform: &Platform) -> Option<Claim> {
-        let url = PublicUrl::parse(given(self.spec.url.as_ref())?).ok()?;
-        match (platform.ingress, self.spec.legacy_root_assets) {
-            (Ingress::None, _) => None,
-            // It takes paths at the root of the host, so nobody else can be there.
-            (_, Some(true)) => Some(Claim::new(&url.host, "")),
-            _ => Some(url.claim()),
-        }
+        let claim = wish(&self.spec).claim(platform)?;
+        // With paths at the root of the host nobody else can be there.
+        Some(if self.spec.legacy_root_assets == Some(true) { Claim::new(&claim.host, "") } else { claim })
     }
 
     fn children(&self, seen: &Seen<'_>, platform: &Platform) -> Result<ChildSet<Desired>, Blocked> {
         let server = Server::read(self, seen)?;
-        let certificate = (given(self.spec.cert.as_ref()), Sensitive::given(self.spec.key.as_ref()));
-        let tls = Tls::decide(self, &server.name, certificate, &server.url.host, seen);
-        let secret = tls.served.clone();
-        let mut credentials = Credentials::new(format!("{}-env", server.name));
+        let mut credentials = Credentials::new(environment_secret(&server.site.name));
         let env = server.environment(&mut credentials, platform);
 
         let set = ChildSet::new().with_each(credentials.secret());
-        let set = tls.add_to(&server.name, set);
-        let set = server.volume.clone().add_to(set);
-        let set = set.with(&service::cluster_ip(&server.name, server.selector(), PORT.0, PORT.1));
+        let set = server.site.add_base(set, &labels(&server.site.name), PORT);
         let set = server.add_deployment(set, env, &credentials, seen)?;
-        Ok(server.add_route(set, secret.as_deref(), seen, platform))
+        let root_paths: &[&str] = if self.spec.legacy_root_assets == Some(true) { &ROOT_ASSETS } else { &[] };
+        Ok(server.site.add_route(set, PORT, (true, root_paths), seen, platform))
     }
 
     fn extend_status(&self, seen: &Seen<'_>, live: &ChildSet<Live>, status: &mut ServerStatus) {
-        let name = self.name_any();
-        status.url = given(self.spec.url.as_ref()).and_then(|u| PublicUrl::parse(u).ok()).map(|u| u.to_string());
-        status.selector = Some(format!("app={name},ts_name={name}"));
-        if let Some(Facts::Deployment(facts)) = live.get::<Deployment>(&name).map(|s| &s.facts) {
-            status.replicas = Some(facts.replicas);
-            status.ready_replicas = Some(facts.ready);
-        }
-        // Also that of a Secret which somebody else made: the route uses it all the same.
-        let tls = live.get::<Secret>(&name).or_else(|| seen.get::<Secret>(&name)).map(|s| &s.facts);
-        status.certificate_not_after = match tls {
-            Some(Facts::Secret(facts)) => {
-                facts.certificate.as_ref().and_then(|c| c.as_ref().ok()).map(|c| Time(c.not_after))
-            }
-            _ => None,
-        };
+        wish(&self.spec).show(self, &labels(&self.name_any()), seen, live, status);
     }
 
     fn legacy() -> Legacy {
@@ -110,66 +87,51 @@ impl Workload for TrackingServer {
     }
 }
 
+/// The Secret in which inline credentials travel.
+fn environment_secret(name: &str) -> String {
+    format!("{name}-env")
+}
+
+/// The labels that select the pods; immutable, and in use.
+fn labels(name: &str) -> BTreeMap<String, String> {
+    ["app", "ts_name"].into_iter().map(|label| (label.to_owned(), name.to_owned())).collect()
+}
+
+fn wish(spec: &TrackingServerSpec) -> Wish<'_> {
+    Wish {
+        image: spec.image.as_ref(),
+        size: spec.size,
+        url: spec.url.as_ref(),
+        volume_size: spec.volume_size.as_ref(),
+        storage_class_name: spec.storage_class_name.as_ref(),
+        volume_reclaim_policy: spec.volume_reclaim_policy,
+        cert: spec.cert.as_ref(),
+        key: spec.key.as_ref(),
+    }
+}
+
 /// A spec that has been understood.
 struct Server<'a> {
     spec: &'a TrackingServerSpec,
-    name: String,
-    namespace: String,
-    uid: String,
-    image: &'a str,
-    size: i32,
-    url: PublicUrl,
-    volume: Volume,
+    site: Site<'a>,
     backend: Backend,
 }
 
 impl<'a> Server<'a> {
     fn read(owner: &'a TrackingServer, seen: &Seen<'_>) -> Result<Self, Blocked> {
-        let (spec, name) = (&owner.spec, owner.name_any());
-        let invalid = |message: String| Blocked::new(INVALID_SPEC, message);
-        if !is_service_name(&name) {
-            return Err(invalid(format!(
-                "metadata.name {name:?} cannot be the name of a Service; use at most 63 of a-z, 0-9 and -, starting with a letter"
-            )));
-        }
-        let text = given(spec.url.as_ref()).ok_or_else(|| {
-            invalid("spec.url is missing; give the public URL, e.g. https://ml.example.com/team".into())
-        })?;
-        let url = PublicUrl::parse(text).map_err(|why| invalid(format!("spec.url {why}")))?;
-        let image = given(spec.image.as_ref())
-            .ok_or_else(|| invalid("spec.image is missing; name a container image with MLflow".into()))?;
-        for (field, value, least) in [
-            ("size", spec.size, 0),
-            ("workers", spec.workers, 1),
-            ("progressDeadlineSeconds", spec.progress_deadline_seconds, 1),
-        ] {
-            if value.is_some_and(|value| value < least) {
-                return Err(invalid(format!("spec.{field} must be {least} or more")));
+        let spec = &owner.spec;
+        let site = wish(spec).read(owner, "MLflow", seen)?;
+        for (field, value) in [("workers", spec.workers), ("progressDeadlineSeconds", spec.progress_deadline_seconds)] {
+            if value.is_some_and(|value| value < 1) {
+                return Err(Blocked::new(INVALID_SPEC, format!("spec.{field} must be 1 or more")));
             }
         }
-        let wish = (given(spec.volume_size.as_ref()), given(spec.storage_class_name.as_ref()));
-        let policy = spec.volume_reclaim_policy.unwrap_or(ReclaimPolicy::Delete);
-        let volume = Volume::decide(owner, &name, wish, policy, seen)?;
-        Ok(Self {
-            backend: Backend::find(spec, volume.mounted, seen),
-            namespace: owner.namespace().unwrap_or_default(),
-            uid: owner.uid().unwrap_or_else(|| NO_UID.into()),
-            size: spec.size.unwrap_or(1),
-            spec,
-            name,
-            image,
-            url,
-            volume,
-        })
-    }
-
-    fn selector(&self) -> BTreeMap<String, String> {
-        ["app", "ts_name"].into_iter().map(|label| (label.to_owned(), self.name.clone())).collect()
+        Ok(Self { backend: Backend::find(spec, site.volume.mounted, seen), spec, site })
     }
 
     /// Only one pod may run: it has a volume that one node can mount, or a database that is a file.
     fn is_single(&self) -> bool {
-        self.volume.mounted || self.backend.is_file()
+        self.site.volume.mounted || self.backend.is_file()
     }
 
     /// Adds the Deployment; while a Secret that it refers to is missing it is left as it is, so that a Secret that is made
@@ -182,17 +144,19 @@ impl<'a> Server<'a> {
         seen: &Seen<'_>,
     ) -> Result<ChildSet<Desired>, Blocked> {
         let missing = credentials.missing(seen);
-        let waits = !missing.is_empty() && self.size > 0;
+        let waits = !missing.is_empty() && self.site.size > 0;
         set.problems.extend(missing);
-        if self.size > 1 && self.is_single() {
+        if self.site.size > 1 && self.is_single() {
             set.problems.push(self.one_is_enough());
         }
-        let fingerprint = credentials.fingerprint(&self.uid, seen);
+        let fingerprint = credentials.fingerprint(&self.site.uid, seen);
         let deployment = self.deployment(env, fingerprint)?;
         Ok(if waits {
-            set.leaving::<Deployment>(&self.name)
+            set.leaving::<Deployment>(&self.site.name)
         } else {
-            set.with(&deployment).needing::<Secret>(credentials.name()).needing::<PersistentVolumeClaim>(&self.name)
+            set.with(&deployment)
+                .needing::<Secret>(credentials.name())
+                .needing::<PersistentVolumeClaim>(&self.site.name)
         })
     }
 
@@ -200,40 +164,10 @@ impl<'a> Server<'a> {
         let message = format!(
             "spec.size is {}, but 1 replica runs: a ReadWriteOnce volume or a database file serves only one pod; \
              set spec.size to 1, or use a database server and no volume",
-            self.size
+            self.site.size
         );
         Problem { weight: Weight::Degrades, reason: INVALID_SPEC, message }
     }
-
-    fn add_route(
-        &self,
-        set: ChildSet<Desired>,
-        tls: Option<&str>,
-        seen: &Seen<'_>,
-        platform: &Platform,
-    ) -> ChildSet<Desired> {
-        if let Some(conflict) = seen.conflict {
-            let message = format!(
-                "{} holds {} or a part of it; change spec.url, or remove the other's",
-                conflict.holder, self.url
-            );
-            return set.problem(Weight::Stalls, ROUTE_CONFLICT, message);
-        }
-        if platform.ingress == Ingress::Nginx && self.url.is_address() {
-            let message = "spec.url must name its host by DNS name: an Ingress cannot name an IP address";
-            return set.problem(Weight::Stalls, INVALID_SPEC, message);
-        }
-        let root_paths: &[&str] = if self.spec.legacy_root_assets == Some(true) { &ROOT_ASSETS } else { &[] };
-        platform.ingress.add(&Route { name: &self.name, port: PORT.0, url: &self.url, tls, root_paths }, set)
-    }
-}
-
-/// RFC 1035, which a Service's name must be; then every other child's name and label is legal too.
-fn is_service_name(name: &str) -> bool {
-    name.len() <= 63
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 #[cfg(test)]
@@ -241,8 +175,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::engine::summary::DeploymentFacts;
-    use crate::kinds::golden;
+    use crate::engine::summary::{DeploymentFacts, Facts};
+    use crate::kinds::{Ingress, golden};
     use crate::render;
 
     #[test]
@@ -281,7 +215,7 @@ mod tests {
     #[test]
     fn the_secrets_it_reads_are_the_certificate_and_those_referred_to() {
         let spec = json!({ "credentialsSecretRef": { "name": "store" }, "backendUriSecretRef": { "name": "" } });
-        assert_eq!(server(spec).refs().into_iter().collect::<Vec<_>>(), ["store", "tracker"]);
+        assert_eq!(server(spec).refs(), ["store", "tracker"].map(Ref::to::<Secret>));
     }
 
     #[test]

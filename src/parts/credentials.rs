@@ -60,9 +60,7 @@ impl Credentials {
                 (secret.clone(), key.clone())
             }
         };
-        let selector = SecretKeySelector { name: secret, key, optional: None };
-        let from = EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() };
-        EnvVar { name: name.to_owned(), value_from: Some(from), value: None }
+        referring(name, &secret, &key)
     }
 
     /// The resource's own Secret, if anything is to travel in it.
@@ -120,4 +118,12 @@ impl Credentials {
         let short = digest.as_ref().iter().take(8).fold(0_u64, |short, byte| short << 8 | u64::from(*byte));
         Some(format!("{short:016x}"))
     }
+}
+
+/// The variable `name` with the value of a Secret's key.
+#[must_use]
+pub fn referring(name: &str, secret: &str, key: &str) -> EnvVar {
+    let selector = SecretKeySelector { name: secret.into(), key: key.into(), optional: None };
+    let from = EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() };
+    EnvVar { name: name.to_owned(), value_from: Some(from), value: None }
 }

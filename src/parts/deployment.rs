@@ -5,13 +5,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, HTTPGetAction, HTTPHeader,
-    PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+    SeccompProfile, SecurityContext, Volume, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::quantity::canonical_resources;
 use super::service::named;
+use crate::engine::child::OWNER_LABEL;
+use crate::engine::reason::INVALID_SPEC;
+use crate::engine::workload::Blocked;
 
 /// How pods are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +36,8 @@ pub struct Parts {
     pub replicas: i32,
     /// Labels that select the pods; immutable.
     pub selector: BTreeMap<String, String>,
-    /// Labels of the pods beside the selector's.
-    pub labels: BTreeMap<String, String>,
+    /// Uid of the resource; a label tells the engine whose the pods are.
+    pub owner: String,
     /// Annotations of the pods.
     pub annotations: BTreeMap<String, String>,
     /// How pods are replaced.
@@ -47,8 +52,9 @@ impl Parts {
     /// The Deployment.
     #[must_use]
     pub fn build(self) -> Deployment {
-        let Self { name, replicas, selector, mut labels, annotations, replace, progress_deadline_seconds, pod } = self;
-        labels.extend(selector.clone());
+        let Self { name, replicas, selector, owner, annotations, replace, progress_deadline_seconds, pod } = self;
+        let mut labels = selector.clone();
+        labels.insert(OWNER_LABEL.into(), owner);
         let template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
                 labels: Some(labels),
@@ -128,13 +134,13 @@ pub fn probed(container: Container, port: &str, path: &str, start_seconds: i32) 
     }
 }
 
-/// What the restricted Pod Security Standard asks of a container, and a read-only root file system.
+/// What the restricted Pod Security Standard asks of a container, and a read-only root file system if it can do with one.
 #[must_use]
-pub fn restricted() -> SecurityContext {
+pub fn restricted(read_only: bool) -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".into()]), add: None }),
-        read_only_root_filesystem: Some(true),
+        read_only_root_filesystem: read_only.then_some(true),
         ..SecurityContext::default()
     }
 }
@@ -170,6 +176,29 @@ pub fn claimed(name: &str, claim: &str, path: &str) -> (Volume, VolumeMount) {
 
 fn mount(name: &str, path: &str) -> VolumeMount {
     VolumeMount { name: name.into(), mount_path: path.into(), ..VolumeMount::default() }
+}
+
+/// The resources that are given, written canonically; these defaults (requests, limits) when none are. All or nothing: a
+/// default request above a given limit would be refused.
+///
+/// # Errors
+/// One of them is not a quantity.
+pub fn resources(
+    given: Option<&ResourceRequirements>,
+    requests: &[(&str, &str)],
+    limits: &[(&str, &str)],
+) -> Result<ResourceRequirements, Blocked> {
+    let given = given.cloned().unwrap_or_default();
+    let some = [&given.limits, &given.requests].into_iter().flatten().any(|list| !list.is_empty());
+    let list = |defaults: &[(&str, &str)]| {
+        let all = defaults.iter().map(|&(name, text)| (name.to_owned(), Text(text.to_owned())));
+        (!defaults.is_empty()).then(|| all.collect())
+    };
+    let chosen =
+        if some { given } else { ResourceRequirements { requests: list(requests), limits: list(limits), ..given } };
+    canonical_resources(chosen).map_err(|field| {
+        Blocked::new(INVALID_SPEC, format!("spec.resources.{field} is not a quantity; write e.g. 500m or 2Gi"))
+    })
 }
 
 /// A variable with a plain value; none when it is empty, because the API server drops an empty value.

@@ -6,6 +6,9 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::engine::reason::INVALID_SPEC;
+use crate::engine::workload::Blocked;
+
 /// A `ClusterIP` Service with one port; its target is the container port of the same name. Everything that is a key or has
 /// a default that matters is explicit.
 #[must_use]
@@ -26,6 +29,23 @@ pub fn cluster_ip(name: &str, selector: BTreeMap<String, String>, port_name: &st
         }),
         status: None,
     }
+}
+
+/// RFC 1035, which a Service's name must be; then every other child's name and label is legal too.
+///
+/// # Errors
+/// It is not.
+pub fn check_name(name: &str) -> Result<(), Blocked> {
+    let legal = name.len() <= 63
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let message = || {
+        format!(
+            "metadata.name {name:?} cannot be the name of a Service; use at most 63 of a-z, 0-9 and -, starting with a letter"
+        )
+    };
+    if legal { Ok(()) } else { Err(Blocked::new(INVALID_SPEC, message())) }
 }
 
 /// Metadata with a name; the engine stamps the rest.

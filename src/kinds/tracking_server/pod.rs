@@ -1,22 +1,16 @@
 //! PURE: the pod of a `TrackingServer`: its variables, command and resources.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::backend::{Backend, access_keys};
-use super::{PORT, Server};
+use super::{PORT, Server, labels};
 use crate::api::common::given;
-use crate::engine::child::OWNER_LABEL;
-use crate::engine::reason::INVALID_SPEC;
 use crate::engine::workload::Blocked;
 use crate::kinds::Platform;
 use crate::parts::credentials::{Credentials, FINGERPRINT};
 use crate::parts::deployment::{self, Replace};
 use crate::parts::host_allow;
-use crate::parts::quantity::{Quantity, canonical_resources};
 
 /// The volume's name in the pod: deployed pods have it, spelling included.
 const DATA: (&str, &str) = ("trackingserver-sqllite-data", "/mlflow");
@@ -41,8 +35,9 @@ impl Server<'_> {
 
     fn plain_variables(&self, platform: &Platform) -> Vec<EnvVar> {
         let Platform { cluster_domain, pod_networks, .. } = platform;
-        let hosts = host_allow::hosts(&self.url, &self.name, &self.namespace, cluster_domain, pod_networks);
-        let default_root = if self.volume.mounted { "/mlflow/artifacts" } else { "/tmp/artifacts" };
+        let hosts =
+            host_allow::hosts(&self.site.url, &self.site.name, &self.site.namespace, cluster_domain, pod_networks);
+        let default_root = if self.site.volume.mounted { "/mlflow/artifacts" } else { "/tmp/artifacts" };
         let artifacts = given(self.spec.artifact_root.as_ref()).unwrap_or(default_root);
         let jobs = self.spec.job_execution.unwrap_or(false);
         [
@@ -52,7 +47,7 @@ impl Server<'_> {
             // Clients upload through the server, so they need no credentials of the store.
             ("MLFLOW_ARTIFACTS_DESTINATION", artifacts),
             ("MLFLOW_SERVER_ALLOWED_HOSTS", &hosts),
-            ("MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", &self.url.origin()),
+            ("MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", &self.site.url.origin()),
             // Behind a proxy: redirects and cookies follow the scheme that the client sees.
             ("MLFLOW_UVICORN_OPTS", "--proxy-headers --forwarded-allow-ips=*"),
             ("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", if jobs { "true" } else { "false" }),
@@ -69,27 +64,27 @@ impl Server<'_> {
         let spec = self.spec;
         let (volumes, mounts) = [deployment::scratch("tmp", "/tmp")]
             .into_iter()
-            .chain(self.volume.mounted.then(|| deployment::claimed(DATA.0, &self.name, DATA.1)))
+            .chain(self.site.volume.mounted.then(|| deployment::claimed(DATA.0, &self.site.name, DATA.1)))
             .unzip();
         let container = Container {
             name: "mlflow".into(),
-            image: Some(self.image.into()),
+            image: Some(self.site.image.into()),
             image_pull_policy: Some("IfNotPresent".into()),
             command: spec.command.clone().filter(|c| !c.is_empty()).or_else(|| Some(self.command())),
             args: spec.args.clone(),
             ports: Some(vec![deployment::port(PORT.0, PORT.1)]),
             env: Some(env),
             resources: Some(self.resources()?),
-            security_context: spec.security_context.clone().or_else(|| Some(deployment::restricted())),
+            security_context: spec.security_context.clone().or_else(|| Some(deployment::restricted(true))),
             volume_mounts: Some(mounts),
             ..Container::default()
         };
         let single = self.is_single();
         let parts = deployment::Parts {
-            name: self.name.clone(),
-            replicas: if single { self.size.min(1) } else { self.size },
-            selector: self.selector(),
-            labels: BTreeMap::from([(OWNER_LABEL.to_owned(), self.uid.clone())]),
+            name: self.site.name.clone(),
+            replicas: if single { self.site.size.min(1) } else { self.site.size },
+            selector: labels(&self.site.name),
+            owner: self.site.uid.clone(),
             annotations: fingerprint.map(|print| (FINGERPRINT.to_owned(), print)).into_iter().collect(),
             replace: if single { Replace::OldFirst } else { Replace::NewFirst },
             progress_deadline_seconds: spec.progress_deadline_seconds.unwrap_or(600),
@@ -117,24 +112,8 @@ impl Server<'_> {
     fn resources(&self) -> Result<ResourceRequirements, Blocked> {
         let workers = i64::from(self.spec.workers.unwrap_or(1));
         let mebibytes = 512 + 256 * (workers - 1) + if self.spec.job_execution == Some(true) { 1024 } else { 0 };
-        let memory = |mebibytes: i64| {
-            let text = format!("{mebibytes}Mi");
-            Text(Quantity::parse(&text).map_or(text, |q| q.canonical()))
-        };
-        let given = canonical_resources(self.spec.resources.clone().unwrap_or_default()).map_err(|field| {
-            Blocked::new(INVALID_SPEC, format!("spec.resources.{field} is not a quantity; write e.g. 500m or 2Gi"))
-        })?;
-        // All or nothing: a default request above a given limit would be refused.
-        if [&given.limits, &given.requests].into_iter().flatten().any(|list| !list.is_empty()) {
-            return Ok(given);
-        }
-        Ok(ResourceRequirements {
-            requests: Some(BTreeMap::from([
-                ("cpu".to_owned(), Text("100m".into())),
-                ("memory".to_owned(), memory(mebibytes)),
-            ])),
-            limits: Some(BTreeMap::from([("memory".to_owned(), memory(2 * mebibytes))])),
-            ..given
-        })
+        let (request, limit) = (format!("{mebibytes}Mi"), format!("{}Mi", 2 * mebibytes));
+        let requests = [("cpu", "100m"), ("memory", request.as_str())];
+        deployment::resources(self.spec.resources.as_ref(), &requests, &[("memory", &limit)])
     }
 }

@@ -1,5 +1,6 @@
 //! PURE: the route from a public URL to a Service, one file per back end.
 
+pub mod gateway;
 pub mod nginx;
 pub mod traefik;
 
@@ -10,6 +11,29 @@ use kube::api::ApiResource;
 use super::url::PublicUrl;
 use crate::engine::child::{ChildSet, Desired};
 
+/// Names the Gateway of all routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// `namespace/name`.
+impl std::str::FromStr for Gateway {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+                Ok(Self { namespace: namespace.into(), name: name.into() })
+            }
+            _ => Err("name it by namespace/name"),
+        }
+    }
+}
+
 /// Which ingress controller serves the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Ingress {
@@ -18,23 +42,31 @@ pub enum Ingress {
     Traefik,
     /// ingress-nginx, by `Ingress` with its annotations.
     Nginx,
+    /// Any implementation of the Gateway API, by `HTTPRoute` on the Gateway named by `--gateway`.
+    Gateway,
     /// Nobody: no route.
     None,
 }
 
-/// A route that is wanted. The path is stripped on the way.
+/// A route that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
     /// Name of the route's objects, and of the Service.
     pub name: &'a str,
     /// Name of the Service's port.
     pub port: &'a str,
+    /// Its number.
+    pub number: i32,
     /// The public URL.
     pub url: &'a PublicUrl,
     /// The Secret with the certificate; none for plain HTTP.
     pub tls: Option<&'a str>,
     /// Paths at the root of the host that are routed as they are, although the URL has a path.
     pub root_paths: &'a [&'a str],
+    /// The path is stripped on the way.
+    pub strip: bool,
+    /// The Gateway that it belongs to, if it is one of the Gateway API.
+    pub gateway: Option<&'a Gateway>,
 }
 
 /// Every kind of every back end: a change of the back end prunes what the old one left.
@@ -44,10 +76,17 @@ pub fn owns() -> Vec<ApiResource> {
         ApiResource::erase::<traefik::Middleware>(&()),
         ApiResource::erase::<traefik::IngressRoute>(&()),
         ApiResource::erase::<k8s_openapi::api::networking::v1::Ingress>(&()),
+        ApiResource::erase::<gateway::HTTPRoute>(&()),
     ]
 }
 
 impl Ingress {
+    /// A route of this kind can name its host by IP address.
+    #[must_use]
+    pub fn takes_addresses(self) -> bool {
+        matches!(self, Self::Traefik | Self::None)
+    }
+
     /// Adds the objects of a route.
     #[must_use]
     pub fn add(self, route: &Route<'_>, set: ChildSet<Desired>) -> ChildSet<Desired> {
@@ -62,6 +101,7 @@ impl Ingress {
             Self::Nginx => nginx::ingresses(route)
                 .iter()
                 .fold(set, |set, ingress| set.with(ingress).needing::<Service>(route.name)),
+            Self::Gateway => set.with(&gateway::http_route(route)).needing::<Service>(route.name),
             Self::None => set,
         }
     }
@@ -83,7 +123,12 @@ mod tests {
         let names: Vec<String> = owns().iter().map(|ar| format!("{}/{}", ar.api_version, ar.plural)).collect();
         assert_eq!(
             names,
-            ["traefik.io/v1alpha1/middlewares", "traefik.io/v1alpha1/ingressroutes", "networking.k8s.io/v1/ingresses"]
+            [
+                "traefik.io/v1alpha1/middlewares",
+                "traefik.io/v1alpha1/ingressroutes",
+                "networking.k8s.io/v1/ingresses",
+                "gateway.networking.k8s.io/v1/httproutes"
+            ]
         );
         assert_eq!(traefik::Middleware::kind(&()), "Middleware");
     }

@@ -33,11 +33,12 @@ pub fn ingresses(route: &Route<'_>) -> Vec<Ingress> {
         &[(&format!("{pattern}$"), "ImplementationSpecific")],
         &[REGEX, ("temporal-redirect", &there)],
     );
+    let annotations = [REGEX, ANY_SIZE, ("rewrite-target", "/$1")];
     let main = ingress(
         route,
         route.name,
         &[(&format!("{pattern}/(.*)"), "ImplementationSpecific")],
-        &[REGEX, ("rewrite-target", "/$1"), ANY_SIZE],
+        if route.strip { &annotations } else { &annotations[..2] },
     );
     let paths: Vec<(&str, &str)> = route.root_paths.iter().map(|path| (*path, "Prefix")).collect();
     let root = (!paths.is_empty()).then(|| ingress(route, &format!("{}-assets", route.name), &paths, &[ANY_SIZE]));
@@ -92,7 +93,7 @@ mod tests {
             path in prop_oneof!["(/\\PC{0,12}){0,3}", "(/[a-zA-Z0-9._~+:@,=!-]{1,8}){0,3}"]
         ) {
             let Ok(url) = PublicUrl::parse(&format!("http://ml.example.com{path}")) else { return Ok(()) };
-            let route = Route { name: "a", port: "server", url: &url, tls: None, root_paths: &[] };
+            let route = Route { name: "a", port: "server", number: 5000, url: &url, tls: None, root_paths: &[], strip: true, gateway: None };
             let made = ingresses(&route);
             let mut matching = 0;
             for ingress in &made {

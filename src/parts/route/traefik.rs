@@ -95,7 +95,7 @@ pub struct RedirectRegex {
     pub permanent: bool,
 }
 
-/// For a URL with a path: one that adds the missing slash, one that strips the path.
+/// For a URL with a path: one that adds the missing slash, one that strips the path if asked.
 #[must_use]
 pub fn middlewares(route: &Route<'_>) -> Vec<Middleware> {
     let prefix = route.url.prefix();
@@ -109,13 +109,11 @@ pub fn middlewares(route: &Route<'_>) -> Vec<Middleware> {
         permanent: false,
     };
     let with = |name: &str, spec| Middleware { metadata: named(name), spec };
-    vec![
-        with(&slash(route.name), MiddlewareSpec { redirect_regex: Some(redirect), ..MiddlewareSpec::default() }),
-        with(
-            route.name,
-            MiddlewareSpec { strip_prefix: Some(StripPrefix { prefixes: vec![prefix] }), ..MiddlewareSpec::default() },
-        ),
-    ]
+    let redirect = MiddlewareSpec { redirect_regex: Some(redirect), ..MiddlewareSpec::default() };
+    let strip = StripPrefix { prefixes: vec![prefix] };
+    let strip = MiddlewareSpec { strip_prefix: Some(strip), ..MiddlewareSpec::default() };
+    let strip = route.strip.then(|| with(route.name, strip));
+    [with(&slash(route.name), redirect)].into_iter().chain(strip).collect()
 }
 
 /// The route itself.
@@ -210,7 +208,7 @@ mod tests {
     }
 
     fn route(url: &PublicUrl) -> Route<'_> {
-        Route { name: "a", port: "server", url, tls: None, root_paths: &[] }
+        Route { name: "a", port: "server", number: 5000, url, tls: None, root_paths: &[], strip: true, gateway: None }
     }
 
     fn redirect(url: &PublicUrl) -> (regex::Regex, String) {
