@@ -4,6 +4,7 @@ mod control;
 mod digest;
 mod input;
 mod kinds;
+mod library;
 mod lifecycle;
 mod ownership;
 mod routes;
@@ -24,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         routes::trials(),
         control::trials(),
         kinds::trials(),
+        library::trials(),
     ]
     .into_iter()
     .flatten()

@@ -44,3 +44,5 @@ pub const REQUEST_FAILED: &str = "RequestFailed";
 pub const SECRET_MISSING: &str = "SecretMissing";
 /// The tracking server that a resource refers to does not exist.
 pub const TRACKING_SERVER_MISSING: &str = "TrackingServerMissing";
+/// The Gateway does not serve the route, or has not said so yet.
+pub const ROUTE_NOT_ACCEPTED: &str = "RouteNotAccepted";

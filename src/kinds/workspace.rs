@@ -87,6 +87,13 @@ pub(super) fn children<W: Workload>(
 ) -> Result<ChildSet<Desired>, Blocked> {
     let (labels, port) = (labels(owner), (PORT, program.port));
     let (secret, strip, waits) = (format!("{}-{}", site.name, program.key), program.strip, program.waits.take());
+    if spec.env.iter().flatten().any(|variable| variable.name == program.variable) {
+        let message = format!(
+            "spec.env has {}, which comes from Secret {secret}; remove it, and if you want a value of your own put it there",
+            program.variable
+        );
+        return Err(Blocked::new(INVALID_SPEC, message));
+    }
     let set = ChildSet::new().with_minted(&secret, program.key);
     let mut set = site.add_base(set, &labels, port);
     let deployment = deployment(spec, site, labels, program, &secret, seen)?;
