@@ -2,6 +2,7 @@
 
 mod control;
 mod digest;
+mod idle;
 mod input;
 mod kinds;
 mod library;
@@ -23,6 +24,7 @@ pub fn trials() -> Vec<Trial> {
         volumes::trials(),
         ownership::trials(),
         input::trials(),
+        idle::trials(),
         routes::trials(),
         control::trials(),
         kinds::trials(),

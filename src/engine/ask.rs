@@ -53,3 +53,66 @@ async fn answers(client: &Client, namespace: &str, idle: &Idle) -> kube::Result<
     }
     Ok(answers)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::Response;
+    use k8s_openapi::jiff::SignedDuration;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client that answers with these, and what was asked: path, `Authorization`, body.
+    type Asked = Arc<Mutex<Vec<(String, bool, String)>>>;
+
+    fn client(replies: Vec<(u16, Value)>) -> (Client, Asked) {
+        let (asked, replies) = (Asked::default(), Arc::new(Mutex::new(replies.into_iter())));
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (log, replies) = (log.clone(), replies.clone());
+            async move {
+                let (path, header) = (request.uri().to_string(), request.headers().contains_key("authorization"));
+                let body = String::from_utf8(request.into_body().collect_bytes().await?.to_vec()).unwrap();
+                log.lock().unwrap().push((path, header, body));
+                let (code, reply) = replies.lock().unwrap().next().expect("no further question");
+                Ok::<_, kube::Error>(
+                    Response::builder().status(code).body(Body::from(reply.to_string().into_bytes())).unwrap(),
+                )
+            }
+        });
+        (Client::new(service, "n"), asked)
+    }
+
+    fn idle(token: bool) -> Idle {
+        Idle {
+            timeout: SignedDuration::from_hours(1),
+            service: "desk".into(),
+            port: "http",
+            paths: vec!["/a".into(), "/b".into()],
+            token: token.then(|| ("desk-token".into(), "token")),
+            read: |answers, _| Timestamp::from_second(answers.iter().filter_map(|a| a["at"].as_i64()).max()?).ok(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_token_travels_in_the_body_and_never_in_the_address() {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "desk-token" }, "data": { "token": "cyZjcmV0" } });
+        let (client, asked) = client(vec![(200, secret), (200, json!({ "at": 1 })), (200, json!({ "at": 7 }))]);
+        let used = last_used(&client, "n", &idle(true), Timestamp::UNIX_EPOCH).await;
+        assert_eq!(used, Timestamp::from_second(7).ok());
+        let proxy = "/api/v1/namespaces/n/services/desk:http/proxy";
+        let form = "token=s%26cret".to_owned();
+        let wanted = [(format!("{proxy}/a"), false, form.clone()), (format!("{proxy}/b"), false, form)];
+        assert_eq!(asked.lock().unwrap()[1..], wanted);
+    }
+
+    #[tokio::test]
+    async fn no_answer_is_unknown() {
+        let failed = json!({ "kind": "Status", "status": "Failure", "code": 503, "message": "no endpoints" });
+        let (client, _) = client(vec![(200, json!({ "at": 1 })), (503, failed)]);
+        assert_eq!(last_used(&client, "n", &idle(false), Timestamp::UNIX_EPOCH).await, None);
+    }
+}
