@@ -7,6 +7,7 @@ mod kinds;
 mod library;
 mod lifecycle;
 mod ownership;
+mod proxies;
 mod routes;
 mod silence;
 mod volumes;
@@ -26,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
         control::trials(),
         kinds::trials(),
         library::trials(),
+        proxies::trials(),
     ]
     .into_iter()
     .flatten()
