@@ -48,3 +48,17 @@ pub const SECRET_MISSING: &str = "SecretMissing";
 pub const TRACKING_SERVER_MISSING: &str = "TrackingServerMissing";
 /// The Gateway does not serve the route, or has not said so yet.
 pub const ROUTE_NOT_ACCEPTED: &str = "RouteNotAccepted";
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_reason_is_in_the_readme() {
+        let readme = include_str!("../../README.md");
+        let reasons = include_str!("reason.rs").lines().filter(|line| line.starts_with("pub const"));
+        let missing: Vec<&str> = reasons
+            .filter_map(|line| line.split('"').nth(1))
+            .filter(|reason| !readme.contains(&format!("`{reason}`")))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}
