@@ -54,6 +54,7 @@ pub async fn api() -> Result<&'static Testbed, Error> {
     API.get_or_try_init(|| async {
         let testbed = bare(Node::Simulated).await?;
         testbed.install_traefik_crds().await?;
+        testbed.install_gateway_crds().await?;
         install_crds(&testbed).await?;
         Ok(testbed)
     })
@@ -313,6 +314,11 @@ pub fn certificate(host: &str) -> (String, String) {
 /// Traefik's route.
 pub fn ingress_route() -> ApiResource {
     kind("IngressRoute")
+}
+
+/// The Gateway API's route.
+pub fn http_route() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "HTTPRoute"))
 }
 
 /// Traefik's middleware.

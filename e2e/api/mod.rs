@@ -2,10 +2,13 @@
 
 mod control;
 mod digest;
+mod idle;
 mod input;
 mod kinds;
+mod library;
 mod lifecycle;
 mod ownership;
+mod proxies;
 mod routes;
 mod silence;
 mod volumes;
@@ -21,9 +24,12 @@ pub fn trials() -> Vec<Trial> {
         volumes::trials(),
         ownership::trials(),
         input::trials(),
+        idle::trials(),
         routes::trials(),
         control::trials(),
         kinds::trials(),
+        library::trials(),
+        proxies::trials(),
     ]
     .into_iter()
     .flatten()

@@ -86,15 +86,33 @@ pub struct ServerStatus {
     /// Pods that exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Pods of the current spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<i32>,
     /// Pods that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
+    /// Pods that have been ready for long enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_replicas: Option<i32>,
+    /// Pods that are wanted and not available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable_replicas: Option<i32>,
     /// Label selector of the pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// When the certificate of the route ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_not_after: Option<Time>,
+    /// When it was last used, as far as that mattered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_activity: Option<Time>,
+    /// Since when it is stopped because nobody used it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_at: Option<Time>,
+    /// The generation of the spec that was stopped: another one runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_generation: Option<i64>,
 }
 
 impl Conditioned for ServerStatus {

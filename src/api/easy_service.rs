@@ -2,11 +2,10 @@
 #![allow(clippy::duplicated_attributes, reason = "printer columns share their type")]
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, ServicePort};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::workload::Conditioned;
+use super::common::ServerStatus;
 
 /// What is wanted of a service.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +18,7 @@ use crate::engine::workload::Conditioned;
     shortname = "es",
     category = "aiscope",
     namespaced,
-    status = "EasyServiceStatus",
+    status = "ServerStatus",
     derive = "PartialEq",
     derive = "Default",
     doc = "Any image that serves something: its Deployment and Service.",
@@ -50,53 +49,4 @@ pub struct EasyServiceSpec {
     /// Ports of the Service; without any there is none. A port that names a `nodePort` makes the Service a `NodePort`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<ServicePort>>,
-}
-
-/// Status of an [`EasyService`]: the Deployment's own counts beside the conditions.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EasyServiceStatus {
-    /// The generation of the spec that this status is about; -1 until the operator has looked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// `Ready` and `Degraded` are always there; `Reconciling` and `Stalled` when they are True.
-    #[serde(default)]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
-    pub conditions: Vec<Condition>,
-    /// Where pods of the cluster find its first port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Pods that exist.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i32>,
-    /// Pods of the current spec.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub updated_replicas: Option<i32>,
-    /// Pods that are ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready_replicas: Option<i32>,
-    /// Pods that serve.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub available_replicas: Option<i32>,
-    /// Pods that are wanted and do not serve.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unavailable_replicas: Option<i32>,
-    /// Label selector of the pods, for the scale subresource.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selector: Option<String>,
-}
-
-impl Conditioned for EasyServiceStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn observed_generation(&self) -> Option<i64> {
-        self.observed_generation
-    }
-
-    fn settle(&mut self, generation: i64, conditions: Vec<Condition>) {
-        self.observed_generation = Some(generation);
-        self.conditions = conditions;
-    }
 }

@@ -53,6 +53,10 @@ pub struct WorkspaceSpec {
     /// More environment variables; one of the same name counts instead of the operator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<EnvVar>>,
+    /// How long it may go unused before it is stopped, e.g. `2h` or `1h30m`; unset means for ever. It runs again when the spec
+    /// changes, or when the annotation `aiscope.io/wake` gets a time after `status.stoppedAt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<String>,
     /// Secrets to pull the image with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,

@@ -15,12 +15,20 @@ use crate::parts::host_allow::private_networks;
 
 /// Keeps tracking servers and the rest of a machine-learning platform standing on Kubernetes.
 #[derive(Debug, Parser)]
-#[command(name = "aiscope-operator", version, max_term_width = 110)]
+#[command(name = "aiscope-operator", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// What a newcomer does first.
+const EXAMPLES: &str = "\
+Examples:
+  aiscope-operator crds | kubectl apply --server-side -f -    install the resource definitions
+  aiscope-operator run --ingress traefik                      run with the current context
+  aiscope-operator render -f trackingserver.yaml              see what it would apply
+  kubectl get aiscope -A                                      see how all resources are";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -143,5 +143,5 @@ fn live(cluster: &Cluster, namespace: &str, desired: &ChildSet<Desired>) -> Chil
         };
         Live { ar: child.ar.clone(), name: child.name.clone(), summary }
     });
-    ChildSet { items: items.collect(), ..ChildSet::default() }
+    ChildSet { items: items.collect(), settled: desired.settled.clone(), ..ChildSet::default() }
 }

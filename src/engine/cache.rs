@@ -219,12 +219,12 @@ impl Cache {
             self.claims.remove(uid);
         }
         // A route of a resource speaks through its resource, also one that an earlier controller made.
-        if let Some(Summary { facts: Facts::Route(claims), uid, created, owner, .. }) = after
+        if let Some(Summary { facts: Facts::Route(route), uid, created, owner, .. }) = after
             && !matches!(owner, Owner::Controller { kind, .. } if self.workloads.contains(kind))
         {
             let name = format!("{} {}/{}", self.kinds[key.0].ar.kind, key.1, key.2).into();
             let claimant = Claimant { created: *created, uid: uid.clone(), name };
-            self.claims.set(&claimant, claims.iter().cloned().collect());
+            self.claims.set(&claimant, route.claims.iter().cloned().collect());
         }
     }
 

@@ -69,6 +69,8 @@ pub struct ChildSet<S> {
     pub problems: Vec<Problem>,
     /// When the decision can change although nothing else does (a certificate's end).
     pub revisit: Option<Timestamp>,
+    /// Reason and message of `Ready` when all is as wanted, if they are not the usual ones.
+    pub settled: Option<(&'static str, String)>,
 }
 
 impl Desired {
@@ -84,7 +86,7 @@ impl Desired {
 
 impl<S> Default for ChildSet<S> {
     fn default() -> Self {
-        Self { items: Vec::new(), problems: Vec::new(), revisit: None }
+        Self { items: Vec::new(), problems: Vec::new(), revisit: None, settled: None }
     }
 }
 

@@ -176,7 +176,7 @@ impl Cluster {
         }
         let mut others = self.cache().interested(&ar.kind, namespace, name);
         let claims = |s: Option<&Summary>| match s.map(|s| &s.facts) {
-            Some(Facts::Route(claims)) => claims.clone(),
+            Some(Facts::Route(route)) => route.claims.clone(),
             _ => Box::default(),
         };
         if claims(after) != claims(before) {

@@ -1,6 +1,7 @@
 //! The engine: from a resource to standing children, for any kind. It knows nothing about MLflow or routes.
 
 pub mod act;
+pub mod ask;
 mod attempt;
 pub mod backoff;
 pub mod cache;
@@ -10,6 +11,7 @@ pub mod claims;
 pub mod cluster;
 pub mod digest;
 pub mod error;
+pub mod idle;
 pub mod operator;
 mod owner;
 pub mod plan;

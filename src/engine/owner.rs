@@ -15,6 +15,7 @@ use super::child::{ChildSet, Live, MANAGER};
 use super::claims::{Claim, Claimant};
 use super::cluster::Cluster;
 use super::error::Error;
+use super::idle::Stop;
 use super::queue::Key;
 use super::reason;
 use super::run::{Controller, Known};
@@ -173,6 +174,18 @@ impl<W: Workload> Controller<W> {
             }
         }
         self.tell(resource, old.conditions(), status.conditions(), wrote).await;
+        Ok(())
+    }
+
+    /// Writes a stop into the status; the next reconcile acts on it.
+    pub(super) async fn stop(&self, cluster: &Cluster, resource: &W, stop: Stop, used: Timestamp) -> Result<(), Error> {
+        let mut status = resource.status().cloned().unwrap_or_default();
+        resource.stopped(stop, used, &mut status);
+        let body = serde_json::to_value(&status).unwrap_or_default();
+        let written = write_status(cluster, &ApiResource::erase::<W>(&()), resource.meta(), body).await?;
+        if let Some(Ok(resource)) = written.map(decode::<W>) {
+            self.keep(resource);
+        }
         Ok(())
     }
 

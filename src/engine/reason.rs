@@ -4,6 +4,8 @@
 pub const READY: &str = "Ready";
 /// `size: 0` is what the user asked for.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
+/// Nobody used it for as long as its spec allows, so it is stopped.
+pub const IDLE: &str = "Idle";
 /// Children were written or are rolling out.
 pub const PROGRESSING: &str = "Progressing";
 /// A child of this or an earlier resource of the same name is still being deleted.
@@ -44,3 +46,19 @@ pub const REQUEST_FAILED: &str = "RequestFailed";
 pub const SECRET_MISSING: &str = "SecretMissing";
 /// The tracking server that a resource refers to does not exist.
 pub const TRACKING_SERVER_MISSING: &str = "TrackingServerMissing";
+/// The Gateway does not serve the route, or has not said so yet.
+pub const ROUTE_NOT_ACCEPTED: &str = "RouteNotAccepted";
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_reason_is_in_the_readme() {
+        let readme = include_str!("../../README.md");
+        let reasons = include_str!("reason.rs").lines().filter(|line| line.starts_with("pub const"));
+        let missing: Vec<&str> = reasons
+            .filter_map(|line| line.split('"').nth(1))
+            .filter(|reason| !readme.contains(&format!("`{reason}`")))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

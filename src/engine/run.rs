@@ -13,17 +13,20 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::ask;
 use super::attempt::{attempt, judge};
 use super::backoff;
 use super::child::stamp;
 use super::claims::Conflict;
 use super::cluster::{Cluster, Wake};
 use super::error::Error;
+use super::idle::{self, Stop, Verdict};
 use super::owner::{self, Report, Undecodable};
 use super::plan::Found;
 use super::queue::{Key, Queue};
+use super::status::condition::READY;
 use super::watch::{Watch, follow};
-use super::workload::{Blocked, Observed, Problem, Ref, Seen, Weight, Workload};
+use super::workload::{Blocked, Conditioned, Observed, Problem, Ref, Seen, Weight, Workload};
 
 /// A reconcile that takes longer is given up and tried again.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -40,6 +43,8 @@ pub struct Controller<W: Workload> {
     woken: Notify,
     resources: Mutex<HashMap<Key, Known<W>>>,
     failures: Mutex<HashMap<Key, u32>>,
+    /// When workloads with an idle timeout were last known to be used.
+    used: Mutex<HashMap<Key, Timestamp>>,
 }
 
 /// A resource as the watch last told it.
@@ -86,6 +91,7 @@ impl<W: Workload> Controller<W> {
             woken: Notify::new(),
             resources: Mutex::default(),
             failures: Mutex::default(),
+            used: Mutex::default(),
         })
     }
 
@@ -179,6 +185,7 @@ impl<W: Workload> Controller<W> {
         match next {
             Next::Gone => {
                 failures.remove(key);
+                self.used().remove(key);
                 None
             }
             Next::Settled(revisit) => {
@@ -230,7 +237,44 @@ impl<W: Workload> Controller<W> {
         let problems = problems.concat();
         let report = Report { seen, live: Some(outcome.live), problems, wrote: outcome.wrote };
         self.report(cluster, &resource, report).await?;
-        Ok(if outcome.retry { Next::Retry } else { Next::Settled(desired.revisit.map(|at| until(now, at))) })
+        if outcome.retry {
+            return Ok(Next::Retry);
+        }
+        let asked = self.unused(cluster, key, now).await?;
+        Ok(Next::Settled(desired.revisit.into_iter().chain(asked).min().map(|at| until(now, at))))
+    }
+
+    /// Stops a workload that nobody uses. Returns when to look again.
+    async fn unused(&self, cluster: &Cluster, key: &Key, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+        let resource = match self.resources().get(key) {
+            Some(Known::Resource(resource)) => resource.clone(),
+            _ => return Ok(None),
+        };
+        let conditions = resource.status().map(Conditioned::conditions).unwrap_or_default();
+        let ready = conditions.iter().find(|c| c.type_ == READY && c.status == "True");
+        let (Some(idle), Some(ready)) = (resource.idle(), ready) else { return Ok(None) };
+        let used = self.used().get(key).copied();
+        if let idle::Next::Later(at) = idle::next(idle.timeout, ready.last_transition_time.0, used, now) {
+            return Ok(Some(at));
+        }
+        let used = ask::last_used(&cluster.client, &key.namespace, &idle, now).await;
+        match idle::judge(idle.timeout, used, now, fastrand::f64()) {
+            Verdict::Unknown(at) => Ok(Some(at)),
+            Verdict::Used(at) => {
+                self.used().insert(key.clone(), at);
+                Ok(Some(at.checked_add(idle.timeout).unwrap_or(Timestamp::MAX)))
+            }
+            Verdict::Stop => {
+                let stop = Stop { at: now, generation: resource.meta().generation.unwrap_or_default() };
+                // The stop is in the status before anything is stopped: it survives the end of this process.
+                self.stop(cluster, &resource, stop, used.unwrap_or(now)).await?;
+                Ok(Some(now))
+            }
+        }
+    }
+
+    fn used(&self) -> MutexGuard<'_, HashMap<Key, Timestamp>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the cache knows that bears on a resource.

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::child::{ChildSet, Live};
 use super::reason;
-use super::summary::{DeploymentFacts, Facts};
+use super::summary::{Acceptance, DeploymentFacts, Facts};
 use super::workload::{Problem, Weight};
 
 /// Condition types.
@@ -55,6 +55,17 @@ pub fn judge<'a>(
                 let phase = if facts.phase.is_empty() { "Pending" } else { &facts.phase };
                 add(Weight::Waits, reason::VOLUME_PENDING, format!("{what} is {phase}: {words}"));
             }
+            Facts::Route(facts) => match &facts.acceptance {
+                Acceptance::Accepted => {}
+                Acceptance::Awaited => {
+                    let message = format!("{what} is not accepted by its Gateway yet; see that the Gateway exists");
+                    add(Weight::Waits, reason::ROUTE_NOT_ACCEPTED, message);
+                }
+                Acceptance::Refused(words) => {
+                    let message = format!("{what} is refused by its Gateway: {words}");
+                    add(Weight::Fails, reason::ROUTE_NOT_ACCEPTED, message);
+                }
+            },
             _ => {}
         }
     }
@@ -101,12 +112,10 @@ pub fn conditions(
     let ready = blocking.is_none();
     let stalled = headline(problems, |w| w == Weight::Stalls);
     let degraded = headline(problems, |w| matches!(w, Weight::Stalls | Weight::Fails | Weight::Degrades));
-    let settled = || {
-        if is_stopped(live) {
-            (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned())
-        } else {
-            (reason::READY, format!("all {} children stand", live.items.len()))
-        }
+    let settled = || match &live.settled {
+        Some(words) => words.clone(),
+        None if is_stopped(live) => (reason::SCALED_TO_ZERO, "stopped, as size 0 asks for".to_owned()),
+        None => (reason::READY, format!("all {} children stand", live.items.len())),
     };
     let expected = || (reason::AS_EXPECTED, "nothing is wrong".to_owned());
     let mut wanted = vec![

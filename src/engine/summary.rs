@@ -66,10 +66,31 @@ pub enum Facts {
     Volume(Box<VolumeFacts>),
     /// A Secret's content, reduced.
     Secret(Box<SecretFacts>),
-    /// The URL space that a route of any kind serves.
-    Route(Box<[Claim]>),
+    /// A route of any kind.
+    Route(Box<RouteFacts>),
     /// What a resource offers to those that refer to it.
     Offer(Box<Offer>),
+}
+
+/// What a route serves, and whether anybody serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RouteFacts {
+    /// The URL space that it serves.
+    pub claims: Box<[Claim]>,
+    /// What the other side says of it.
+    pub acceptance: Acceptance,
+}
+
+/// What the controller of a route's Gateway says of the route.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Acceptance {
+    /// It serves it; or routes of this kind carry no such word.
+    #[default]
+    Accepted,
+    /// It has not looked at this generation yet.
+    Awaited,
+    /// It does not serve it; its words.
+    Refused(Box<str>),
 }
 
 /// A Deployment's progress, as `kubectl rollout status` judges it.
@@ -169,15 +190,30 @@ fn owner(object: &DynamicObject) -> Owner {
 }
 
 fn facts(ar: &ApiResource, object: &DynamicObject) -> Facts {
+    let route = |claims, acceptance| Facts::Route(Box::new(RouteFacts { claims, acceptance }));
     match (ar.api_version.as_str(), ar.kind.as_str()) {
         ("apps/v1", "Deployment") => Facts::Deployment(Box::new(deployment(object))),
         ("v1", "PersistentVolumeClaim") => Facts::Volume(Box::new(volume(&object.data))),
         ("v1", "Secret") => Facts::Secret(Box::new(secret(&object.data))),
-        ("networking.k8s.io/v1", "Ingress") => Facts::Route(claims::of_ingress(&object.data)),
-        ("gateway.networking.k8s.io/v1", "HTTPRoute") => Facts::Route(claims::of_http_route(&object.data)),
-        ("traefik.io/v1alpha1", "IngressRoute") => Facts::Route(claims::of_ingress_route(&object.data)),
+        ("networking.k8s.io/v1", "Ingress") => route(claims::of_ingress(&object.data), Acceptance::Accepted),
+        ("gateway.networking.k8s.io/v1", "HTTPRoute") => route(claims::of_http_route(&object.data), acceptance(object)),
+        ("traefik.io/v1alpha1", "IngressRoute") => route(claims::of_ingress_route(&object.data), Acceptance::Accepted),
         _ => Facts::Plain,
     }
+}
+
+/// Every Gateway that is named must have accepted the route and found what it refers to.
+fn acceptance(route: &DynamicObject) -> Acceptance {
+    let generation = route.metadata.generation.unwrap_or_default();
+    let parents = route.data["status"]["parents"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let all = || parents.iter().flat_map(|parent| parent["conditions"].as_array().into_iter().flatten());
+    let current = || all().filter(|c| c["observedGeneration"].as_i64().is_none_or(|seen| seen >= generation));
+    let judging = |c: &&Value| c["type"] == "Accepted" || c["type"] == "ResolvedRefs";
+    if let Some(bad) = current().filter(judging).find(|c| c["status"] == "False") {
+        return Acceptance::Refused(format!("{}: {}", text(&bad["reason"]), text(&bad["message"])).into());
+    }
+    let accepted = current().filter(|c| c["type"] == "Accepted" && c["status"] == "True").count();
+    if accepted > 0 && accepted >= parents.len() { Acceptance::Accepted } else { Acceptance::Awaited }
 }
 
 fn text(value: &Value) -> Box<str> {

@@ -12,6 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::child::{ChildSet, Desired, Live};
 use super::claims::{Claim, Conflict};
+use super::idle::{Idle, Stop};
 use super::summary::{Facts, SecretFacts, Summary, VolumeFacts};
 
 /// A custom resource whose children are a pure function of itself and what it refers to.
@@ -64,6 +65,14 @@ pub trait Workload:
 
     /// Fills the fields of the status that are this kind's own; the engine has set the conditions.
     fn extend_status(&self, _seen: &Seen<'_>, _live: &ChildSet<Live>, _status: &mut Self::Status) {}
+
+    /// How to find out whether the workload is used; `None` while it does not run or may run unused for ever.
+    fn idle(&self) -> Option<Idle> {
+        None
+    }
+
+    /// Enters a stop into a status, because the workload was last used at `used`.
+    fn stopped(&self, _stop: Stop, _used: Timestamp, _status: &mut Self::Status) {}
 
     /// What earlier controllers of this kind left behind and nobody else will remove.
     #[must_use]

@@ -9,15 +9,17 @@
 //! | `url` | the route `<name>` (and `<name>-slash`), by the ingress controller in use |
 
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ApiResource;
 
 use super::workspace::{self, Program};
-use super::{Platform, site};
+use super::{Platform, site, unused};
 use crate::api::CodeServer;
 use crate::api::common::ServerStatus;
 use crate::engine::child::{ChildSet, Desired, Live};
 use crate::engine::claims::Claim;
+use crate::engine::idle::{Idle, Stop};
 use crate::engine::reason::INVALID_SPEC;
 use crate::engine::workload::{Blocked, Ref, Seen, Workload};
 
@@ -57,6 +59,7 @@ impl Workload for CodeServer {
             health: "/healthz".into(),
             // It knows no base path; all its links are relative.
             strip: true,
+            stop: unused::stop(self),
             waits: None,
         };
         workspace::children(self, (&self.spec.workspace, &site), program, seen, platform)
@@ -64,6 +67,15 @@ impl Workload for CodeServer {
 
     fn extend_status(&self, seen: &Seen<'_>, live: &ChildSet<Live>, status: &mut ServerStatus) {
         workspace::wish(&self.spec.workspace).show(self, &workspace::labels(self), seen, live, status);
+        unused::remember(self, status);
+    }
+
+    fn idle(&self) -> Option<Idle> {
+        workspace::idle(self, &self.spec.workspace, vec!["/healthz".into()], None, unused::of_code_server)
+    }
+
+    fn stopped(&self, stop: Stop, used: Timestamp, status: &mut ServerStatus) {
+        unused::enter(stop, used, status);
     }
 }
 

@@ -14,11 +14,11 @@ use kube::ResourceExt;
 use kube::api::ApiResource;
 
 use super::Platform;
-use crate::api::common::given;
-use crate::api::easy_service::{EasyService, EasyServiceStatus};
+use super::site::show_deployment;
+use crate::api::EasyService;
+use crate::api::common::{ServerStatus, given};
 use crate::engine::child::{ChildSet, Desired, Live, NO_UID};
 use crate::engine::reason::INVALID_SPEC;
-use crate::engine::summary::Facts;
 use crate::engine::workload::{Blocked, Legacy, Seen, Workload};
 use crate::parts::deployment::{self, Replace};
 use crate::parts::service::{check_name, named};
@@ -44,18 +44,11 @@ impl Workload for EasyService {
         Ok(ChildSet::new().with_each(service(&name, ports)).with(&deployment))
     }
 
-    fn extend_status(&self, _seen: &Seen<'_>, live: &ChildSet<Live>, status: &mut EasyServiceStatus) {
+    fn extend_status(&self, _seen: &Seen<'_>, live: &ChildSet<Live>, status: &mut ServerStatus) {
         let name = self.name_any();
-        status.selector = Some(format!("{LABEL}={name}"));
         let first = self.spec.ports.iter().flatten().next();
         status.url = first.map(|port| address(&name, &self.namespace().unwrap_or_default(), port));
-        if let Some(Facts::Deployment(facts)) = live.get::<Deployment>(&name).map(|s| &s.facts) {
-            status.replicas = Some(facts.replicas);
-            status.updated_replicas = Some(facts.updated);
-            status.ready_replicas = Some(facts.ready);
-            status.available_replicas = Some(facts.available);
-            status.unavailable_replicas = Some(facts.unavailable);
-        }
+        show_deployment(status, &name, &selector(&name), live);
     }
 
     fn legacy() -> Legacy {

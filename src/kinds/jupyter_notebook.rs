@@ -9,15 +9,17 @@
 //! | `url` | the route `<name>` (and `<name>-slash`), by the ingress controller in use |
 
 use k8s_openapi::api::core::v1::{EnvVar, Secret};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ApiResource;
 
 use super::workspace::{self, Program};
-use super::{Platform, site};
+use super::{Platform, site, unused};
 use crate::api::common::{ServerStatus, given};
 use crate::api::{JupyterNotebook, TrackingServer};
 use crate::engine::child::{ChildSet, Desired, Live};
 use crate::engine::claims::Claim;
+use crate::engine::idle::{Idle, Stop};
 use crate::engine::reason::TRACKING_SERVER_MISSING;
 use crate::engine::workload::{Blocked, Problem, Ref, Seen, Weight, Workload};
 use crate::parts::credentials::referring;
@@ -62,6 +64,7 @@ impl Workload for JupyterNotebook {
             health: format!("{}/api", site.url.prefix()),
             // It writes its own base path into every link.
             strip: false,
+            stop: unused::stop(self),
             waits,
         };
         workspace::children(self, (&self.spec.workspace, &site), program, seen, platform)
@@ -69,6 +72,17 @@ impl Workload for JupyterNotebook {
 
     fn extend_status(&self, seen: &Seen<'_>, live: &ChildSet<Live>, status: &mut ServerStatus) {
         workspace::wish(&self.spec.workspace).show(self, &workspace::labels(self), seen, live, status);
+        unused::remember(self, status);
+    }
+
+    fn idle(&self) -> Option<Idle> {
+        let base = PublicUrl::parse(given(self.spec.workspace.url.as_ref())?).ok()?.prefix();
+        let paths = ["status", "kernels"].map(|what| format!("{base}/api/{what}")).to_vec();
+        workspace::idle(self, &self.spec.workspace, paths, Some("token"), unused::of_jupyter)
+    }
+
+    fn stopped(&self, stop: Stop, used: Timestamp, status: &mut ServerStatus) {
+        unused::enter(stop, used, status);
     }
 }
 

@@ -7,6 +7,7 @@ mod golden;
 pub mod jupyter_notebook;
 mod site;
 pub mod tracking_server;
+mod unused;
 mod workspace;
 
 use std::sync::Arc;

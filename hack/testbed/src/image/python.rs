@@ -96,8 +96,8 @@ async fn debian(root: &Path) -> Result<(), Error> {
 
 /// Only wheels, and for the image's Python: this machine's may be another one.
 async fn wheels(root: &Path, names: &[&str]) -> Result<(), Error> {
-    let mut pip = command("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-compile", "--no-cache-dir", "--root-user-action=ignore"]);
+    let mut pip = machine::pip().await?;
+    pip.args(["install", "--quiet", "--no-compile", "--no-cache-dir", "--root-user-action=ignore"]);
     pip.args(["--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:"]);
     for glibc in ["manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28", "manylinux_2_34"] {
         pip.args(["--platform", &format!("{glibc}_{}", std::env::consts::ARCH)]);
