@@ -25,7 +25,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// The key of a Secret that was made up.
-async fn minted(case: &Case, name: &str, key: &str) -> Result<String, Error> {
+pub(super) async fn minted(case: &Case, name: &str, key: &str) -> Result<String, Error> {
     let secret = case.all::<Secret>().get(name).await?;
     let value = secret.data.and_then(|mut data| data.remove(key)).ok_or("no such key")?;
     Ok(String::from_utf8(value.0)?)
@@ -91,7 +91,7 @@ async fn jupyter_notebook() -> Outcome {
 }
 
 /// Starts a kernel, has it run some code, and returns the value of its last line.
-async fn execute(person: &Visitor, code: &str) -> Result<String, Error> {
+pub(super) async fn execute(person: &Visitor, code: &str) -> Result<String, Error> {
     let kernel = person.send("POST", "/api/kernels", "{}").await?.json()?;
     let id = kernel["id"].as_str().ok_or_else(|| format!("no kernel: {kernel}"))?;
     let mut socket = person.socket(&format!("/api/kernels/{id}/channels")).await?;

@@ -5,6 +5,7 @@ mod client;
 mod data;
 mod failure;
 mod http;
+mod idle;
 mod kinds;
 mod routes;
 
@@ -19,7 +20,7 @@ use crate::kit::{Case, Error, bare, install_crds};
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    [browser::trials(), data::trials(), failure::trials(), routes::trials(), kinds::trials()]
+    [browser::trials(), data::trials(), failure::trials(), routes::trials(), kinds::trials(), idle::trials()]
         .into_iter()
         .flatten()
         .collect()

@@ -77,7 +77,8 @@ impl Workload for JupyterNotebook {
 
     fn idle(&self) -> Option<Idle> {
         let base = PublicUrl::parse(given(self.spec.workspace.url.as_ref())?).ok()?.prefix();
-        let paths = ["status", "kernels"].map(|what| format!("{base}/api/{what}")).to_vec();
+        // Without the argument the question itself would count as use.
+        let paths = ["status", "kernels"].map(|what| format!("{base}/api/{what}?no_track_activity=1")).to_vec();
         workspace::idle(self, &self.spec.workspace, paths, Some("token"), unused::of_jupyter)
     }
 

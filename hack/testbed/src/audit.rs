@@ -55,7 +55,7 @@ rules:
 struct Event {
     stage: String,
     verb: String,
-    #[serde(default)]
+    #[serde(rename = "requestURI", default)]
     request_uri: String,
     #[serde(default)]
     user_agent: String,
