@@ -2,9 +2,9 @@
 
 use aiscope_operator::api::tracking_server::TrackingServer;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Secret};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, DynamicObject};
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ pub fn trials() -> Vec<Trial> {
         trial("a_volume_grows_but_never_shrinks_nor_changes_its_class", grow_only),
         trial("a_broken_certificate_keeps_the_last_good_one", broken_certificate),
         trial("a_volume_that_stays_pending_says_why", pending),
+        trial("a_certificate_that_ends_soon_is_told_before_and_stays_in_use", expiring),
     ]
 }
 
@@ -179,5 +180,37 @@ async fn pending() -> Outcome {
         }) && condition(ts, "Reconciling").is_some_and(|c| c.reason == "VolumePending" || c.reason == "Progressing")
     })
     .await?;
+    operator.stop().await
+}
+
+async fn expiring() -> Outcome {
+    let case = Case::new("expiring").await?;
+    let operator = case.operator();
+    let key = rcgen::KeyPair::generate()?;
+    let mut params = rcgen::CertificateParams::new(["ml.example.com".to_owned()])?;
+    let expiry = |days: i64| k8s_openapi::jiff::SignedDuration::from_hours(24 * days).as_secs();
+    let base = case.all::<Secret>();
+    for (days, reason) in [(20, "ExpiresWithin30Days"), (3, "ExpiresWithin7Days")] {
+        // The API server's clock is this machine's.
+        let now = case.serve("clock", minimal()).await?.metadata.creation_timestamp.ok_or("no time")?.0;
+        let end = now
+            .checked_add(k8s_openapi::jiff::SignedDuration::from_secs(expiry(days)))?
+            .to_zoned(k8s_openapi::jiff::tz::TimeZone::UTC);
+        let part = |value: i8| u8::try_from(value).unwrap_or(1);
+        params.not_after = rcgen::date_time_ymd(end.year().into(), part(end.month()), part(end.day()));
+        let mut spec = minimal();
+        spec["url"] = json!("https://ml.example.com/expiring");
+        spec["cert"] = json!(params.self_signed(&key)?.pem());
+        spec["key"] = json!(key.serialize_pem());
+        case.serve("a", spec).await?;
+        let told = case.until_reason("a", "CertificateExpiring", reason).await?;
+        assert!(holds(&told, "Degraded", "False"), "{told:#?}");
+        case.until_ready("a").await?;
+        assert_eq!(base.get("a").await?.type_.as_deref(), Some("kubernetes.io/tls"));
+    }
+    let events = case.all::<Event>();
+    let fields = "involvedObject.name=a,involvedObject.kind=TrackingServer,reason=CertificateExpiring";
+    let listed = events.list(&ListParams::default().fields(fields)).await?;
+    assert!(listed.items.iter().any(|e| e.type_.as_deref() == Some("Warning")), "{listed:?}");
     operator.stop().await
 }

@@ -255,7 +255,8 @@ impl<W: Workload> Controller<W> {
         let (Some(idle), Some(ready)) = (resource.idle(), ready) else { return Ok(None) };
         let used = self.used().get(key).copied();
         if let idle::Next::Later(at) = idle::next(idle.timeout, ready.last_transition_time.0, used, now) {
-            return Ok(Some(at));
+            // Spread, so that a thousand that were started together are not asked together.
+            return Ok(Some(at.checked_add(idle.timeout / 10 * fastrand::i32(0..100) / 100).unwrap_or(at)));
         }
         let used = ask::last_used(&cluster.client, &key.namespace, &idle, now).await;
         match idle::judge(idle.timeout, used, now, fastrand::f64()) {
