@@ -152,7 +152,8 @@ fn samples() -> Vec<Sample> {
         json!({ "apply": { "metadata": { "labels": { "aiscope.io/owner-uid": "u" } } } }),
         json!({ "apply": { "metadata": { "labels": { "aiscope.io/owner-uid": "taken" } } } }),
     ];
-    let mut samples = vec![deployment(), service(), secret(), claim(), ingress(), ingress_route(), middleware()];
+    let mut samples =
+        vec![deployment(), service(), secret(), claim(), ingress(), ingress_route(), middleware(), http_route()];
     for sample in &mut samples {
         sample.edits.extend(labels.iter().cloned());
     }
@@ -316,6 +317,29 @@ fn middleware() -> Sample {
             json!({ "spec": { "stripPrefix": { "forceSlash": true } } }),
             json!({ "spec": { "compress": {} } }),
             json!({ "apply": { "spec": { "stripPrefix": { "prefixes": ["/a"] } } } }),
+        ],
+    }
+}
+
+fn http_route() -> Sample {
+    let rule = |prefix: &str, filters: Value| {
+        json!({
+            "matches": [{ "path": { "type": "PathPrefix", "value": prefix } }], "filters": filters,
+            "backendRefs": [{ "name": "it", "port": 5000 }],
+        })
+    };
+    let rewrite = json!([{ "type": "URLRewrite", "urlRewrite": { "path": { "type": "ReplacePrefixMatch", "replacePrefixMatch": "/" } } }]);
+    let route = |rules: Value| json!({ "spec": { "parentRefs": [{ "name": "gate", "namespace": "default" }], "hostnames": ["h.example.com"], "rules": rules } });
+    let (a, b) = (rule("/a", rewrite), rule("/b", Value::Null));
+    Sample {
+        ar: crate::kit::http_route(),
+        wanted: vec![route(json!([a])), route(json!([a, b])), route(json!([b, a]))],
+        edits: vec![
+            json!({ "spec": { "hostnames": ["stolen.example.com"] } }),
+            json!({ "spec": { "hostnames": ["h.example.com", "more.example.com"] } }),
+            json!({ "spec": { "rules": [b] } }),
+            json!({ "apply": { "spec": { "hostnames": ["taken.example.com"] } } }),
+            json!({ "apply": { "spec": { "hostnames": ["h.example.com"] } } }),
         ],
     }
 }
