@@ -120,10 +120,6 @@ impl Conditioned for ServerStatus {
         &self.conditions
     }
 
-    fn observed_generation(&self) -> Option<i64> {
-        self.observed_generation
-    }
-
     fn settle(&mut self, generation: i64, conditions: Vec<Condition>) {
         self.observed_generation = Some(generation);
         self.conditions = conditions;

@@ -301,14 +301,6 @@ impl Cache {
         }
     }
 
-    /// The objects of one kind.
-    pub fn objects(&self, ar: &ApiResource) -> impl Iterator<Item = (&str, &str, &Summary)> {
-        let kind = self.index(ar).map(|i| &self.kinds[i]);
-        kind.into_iter()
-            .flat_map(|k| &k.objects)
-            .flat_map(|(ns, names)| names.iter().map(move |(name, entry)| (&**ns, &**name, &entry.summary)))
-    }
-
     /// The objects in `namespace` whose controller owner is `uid`.
     pub fn owned<'a>(
         &'a self,

@@ -105,12 +105,6 @@ impl Queue {
         }
     }
 
-    /// How many wait, are ready, or run.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.states.len()
-    }
-
     /// Nothing waits, is ready, or runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {

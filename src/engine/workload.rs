@@ -119,8 +119,6 @@ pub struct Legacy {
 pub trait Conditioned: Serialize + DeserializeOwned + PartialEq + Clone + Default + Send + Sync {
     /// `status.conditions` as they stand.
     fn conditions(&self) -> &[Condition];
-    /// `status.observedGeneration` as it stands.
-    fn observed_generation(&self) -> Option<i64>;
     /// Sets both.
     fn settle(&mut self, generation: i64, conditions: Vec<Condition>);
 }
