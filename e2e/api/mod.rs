@@ -2,6 +2,7 @@
 
 mod control;
 mod digest;
+mod fleet;
 mod idle;
 mod input;
 mod kinds;
@@ -22,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
         silence::trials(),
         tenancy::trials(),
         digest::trials(),
+        fleet::trials(),
         lifecycle::trials(),
         volumes::trials(),
         ownership::trials(),

@@ -1,5 +1,6 @@
 //! PURE: the users' surface, one file per kind: spec, status, what the API server checks, printer columns. No behaviour.
 
+pub mod cluster;
 pub mod code_server;
 pub mod common;
 pub mod easy_service;
@@ -11,6 +12,7 @@ pub mod workspace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub use cluster::Cluster;
 pub use code_server::CodeServer;
 pub use easy_service::EasyService;
 pub use jupyter_notebook::JupyterNotebook;
@@ -19,6 +21,14 @@ pub use tracking_server::TrackingServer;
 /// Every CRD of this operator, as it is installed and committed below `crds/`.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
+    let mut crds = workloads();
+    crds.push(schema::finish(Cluster::crd()));
+    crds
+}
+
+/// The CRDs of the kinds that have children: what a member of a fleet needs.
+#[must_use]
+pub fn workloads() -> Vec<CustomResourceDefinition> {
     [TrackingServer::crd(), JupyterNotebook::crd(), CodeServer::crd(), EasyService::crd()].map(schema::finish).into()
 }
 
@@ -53,8 +63,12 @@ mod tests {
         for crd in &crds() {
             let spec = &version(crd)["schema"]["openAPIV3Schema"]["properties"]["spec"];
             assert!(!spec.to_string().contains("\"default\":"), "{}", crd.spec.names.kind);
-            // `size` of an EasyService has always been required.
-            let required = if crd.spec.names.kind == "EasyService" { json!(["size"]) } else { Value::Null };
+            // These two have always been required.
+            let required = match crd.spec.names.kind.as_str() {
+                "EasyService" => json!(["size"]),
+                "Cluster" => json!(["connection"]),
+                _ => Value::Null,
+            };
             assert_eq!(spec["required"], required, "{}", crd.spec.names.kind);
         }
     }

@@ -137,6 +137,18 @@ pub struct RunArgs {
     /// How many resources are worked on at the same time. More make a mass change faster and the API server busier.
     #[arg(long, env = "AISCOPE_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     pub concurrency: u16,
+    /// Also look after the clusters that `Cluster` resources name, with the same kinds and options.
+    #[arg(long, env = "AISCOPE_FLEET", requires = "operator_namespace")]
+    pub fleet: bool,
+    /// The operator's own namespace, where the Secrets of `Cluster`s are.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub operator_namespace: Option<String>,
+    /// Install and update the CRDs in member clusters; the kubeconfigs must allow it.
+    #[arg(long, env = "AISCOPE_INSTALL_CRDS", requires = "fleet")]
+    pub install_crds: bool,
+    /// Take kubeconfigs that go through a proxy (`proxy-url`).
+    #[arg(long, env = "AISCOPE_ALLOW_MEMBER_PROXIES", requires = "fleet")]
+    pub allow_member_proxies: bool,
     /// How to write the log.
     #[arg(long, value_enum, env = "AISCOPE_LOG_FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RunArgs;
 use crate::engine::operator::Operator;
+use crate::fleet::run::{self as fleet, Options};
 use crate::kinds::{self, Platform};
 use crate::ops::{client, telemetry};
 
@@ -31,8 +32,17 @@ async fn serve(args: RunArgs) -> Result<(), String> {
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server, ?namespaces, ingress = ?platform.ingress, "starting");
-    let operator = Operator::new(client, args.namespaces).concurrency(args.concurrency.into());
-    kinds::register(operator, &platform).run(stop).await;
+    let concurrency = usize::from(args.concurrency);
+    let operator = Operator::new(client.clone(), args.namespaces).concurrency(concurrency);
+    let here = kinds::register(operator, &platform).run(stop.clone());
+    match args.operator_namespace.filter(|_| args.fleet) {
+        Some(namespace) => {
+            let (install, allow_proxies) = (args.install_crds, args.allow_member_proxies);
+            let fleet = Options { namespace, platform, concurrency, install, allow_proxies, period: Options::PERIOD };
+            tokio::join!(here, fleet::run(client, fleet, stop));
+        }
+        None => here.await,
+    }
     tracing::info!("stopped");
     Ok(())
 }

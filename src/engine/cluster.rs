@@ -36,6 +36,9 @@ pub struct Cluster {
 pub trait Wake: Send + Sync {
     /// Reconciles a resource soon.
     fn wake(&self, key: Key);
+
+    /// How many resources there are: all, Ready, Degraded.
+    fn counts(&self) -> [i64; 3];
 }
 
 impl Cluster {

@@ -81,6 +81,20 @@ impl Operator {
         self
     }
 
+    /// The kinds of resources that it looks after, and the kinds of their children.
+    #[must_use]
+    pub fn kinds(&self) -> (&[ApiResource], &[ApiResource]) {
+        (&self.resources, &self.children)
+    }
+
+    /// Counts the resources of each kind while it runs: all, Ready, Degraded.
+    pub fn counter(&self) -> impl Fn() -> Vec<(String, [i64; 3])> + Send + Sync + 'static {
+        let controllers: Vec<_> =
+            self.resources.iter().filter_map(|ar| self.controllers.get_key_value(&*ar.kind)).collect();
+        let controllers: Vec<_> = controllers.into_iter().map(|(kind, c)| (kind.to_string(), c.clone())).collect();
+        move || controllers.iter().map(|(kind, controller)| (kind.clone(), controller.counts())).collect()
+    }
+
     /// Runs until `stop`; reconciles under way are finished first.
     pub async fn run(self, stop: CancellationToken) {
         let kicked: Vec<_> = self.children.iter().chain(&self.resources).cloned().collect();

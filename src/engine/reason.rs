@@ -50,6 +50,46 @@ pub const SECRET_MISSING: &str = "SecretMissing";
 pub const TRACKING_SERVER_MISSING: &str = "TrackingServerMissing";
 /// The Gateway does not serve the route, or has not said so yet.
 pub const ROUTE_NOT_ACCEPTED: &str = "RouteNotAccepted";
+/// Of a member: its spec asks for that no controller runs there.
+pub const PAUSED: &str = "Paused";
+/// Nothing is known of it: no connection could be tried.
+pub const NOT_CONNECTED: &str = "NotConnected";
+/// The member's API server does not answer.
+pub const UNREACHABLE: &str = "Unreachable";
+/// The member's API server does not accept the credentials.
+pub const CREDENTIALS_REFUSED: &str = "CredentialsRefused";
+/// The credentials may do less in the member than the controllers need.
+pub const RIGHTS_MISSING: &str = "RightsMissing";
+/// CRDs of this version are not installed in the member.
+pub const CRDS_MISSING: &str = "CRDsMissing";
+/// An older `Cluster`, or this operator itself, acts on the same cluster.
+pub const DUPLICATE_MEMBER: &str = "DuplicateMember";
+/// The credentials end soon.
+pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
+/// The kubeconfig is not one.
+pub const KUBECONFIG_INVALID: &str = "KubeconfigInvalid";
+/// The kubeconfig has several contexts and names none as current.
+pub const KUBECONFIG_NO_CONTEXT: &str = "KubeconfigNoContext";
+/// The kubeconfig would run a program.
+pub const KUBECONFIG_EXEC: &str = "KubeconfigExec";
+/// The kubeconfig needs an authentication plugin.
+pub const KUBECONFIG_AUTH_PROVIDER: &str = "KubeconfigAuthProvider";
+/// The kubeconfig reads a token from a file.
+pub const KUBECONFIG_TOKEN_FILE: &str = "KubeconfigTokenFile";
+/// The kubeconfig reads a client certificate from a file.
+pub const KUBECONFIG_CERTIFICATE_FILE: &str = "KubeconfigCertificateFile";
+/// The kubeconfig reads a private key from a file.
+pub const KUBECONFIG_KEY_FILE: &str = "KubeconfigKeyFile";
+/// The kubeconfig reads the certificate authority from a file.
+pub const KUBECONFIG_CA_FILE: &str = "KubeconfigCAFile";
+/// The kubeconfig goes through a proxy.
+pub const KUBECONFIG_PROXY: &str = "KubeconfigProxy";
+/// The kubeconfig does not check whom it talks to, or talks in the clear.
+pub const KUBECONFIG_INSECURE: &str = "KubeconfigInsecure";
+/// The kubeconfig has a user name and password.
+pub const KUBECONFIG_BASIC_AUTH: &str = "KubeconfigBasicAuth";
+/// The kubeconfig's credentials have ended, or are not understood.
+pub const KUBECONFIG_CREDENTIALS: &str = "KubeconfigCredentials";
 
 #[cfg(test)]
 mod tests {

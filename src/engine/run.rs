@@ -12,6 +12,7 @@ use kube::runtime::watcher;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::ask;
 use super::attempt::{attempt, judge};
@@ -24,7 +25,7 @@ use super::idle::{self, Stop, Verdict};
 use super::owner::{self, Report, Undecodable};
 use super::plan::Found;
 use super::queue::{Key, Queue};
-use super::status::condition::READY;
+use super::status::condition::{DEGRADED, READY};
 use super::watch::{Watch, follow};
 use super::workload::{Blocked, Conditioned, Observed, Problem, Ref, Seen, Weight, Workload};
 
@@ -77,6 +78,27 @@ impl<W: Workload> Wake for Controller<W> {
         if self.resources().contains_key(&key) {
             self.enqueue(key);
         }
+    }
+
+    fn counts(&self) -> [i64; 3] {
+        let resources = self.resources();
+        let mut counts = [0; 3];
+        for known in resources.values() {
+            let Known::Resource(resource) = known else {
+                // What cannot be decoded is told on the resource as Degraded.
+                counts[0] += 1;
+                counts[2] += 1;
+                continue;
+            };
+            let is = |type_: &str| {
+                let conditions = resource.status().map(Conditioned::conditions).unwrap_or_default();
+                i64::from(conditions.iter().any(|c| c.type_ == type_ && c.status == "True"))
+            };
+            counts[0] += 1;
+            counts[1] += is(READY);
+            counts[2] += is(DEGRADED);
+        }
+        counts
     }
 }
 
@@ -157,8 +179,8 @@ impl<W: Workload> Controller<W> {
     async fn turn(self: &Arc<Self>, cluster: &Arc<Cluster>, key: Key) {
         let (controller, there, wanted) = (self.clone(), cluster.clone(), key.clone());
         // A task of its own: a panic ends this reconcile, not the operator.
-        let task = tokio::spawn(async move { controller.reconcile(&there, &wanted).await });
-        let abort = task.abort_handle();
+        // It ends with this turn, so that an operator that is aborted leaves nothing running.
+        let task = AbortOnDropHandle::new(tokio::spawn(async move { controller.reconcile(&there, &wanted).await }));
         let next = match tokio::time::timeout(DEADLINE, task).await {
             Ok(Ok(Ok(next))) => next,
             Ok(Ok(Err(error))) => {
@@ -170,7 +192,6 @@ impl<W: Workload> Controller<W> {
                 Next::Retry
             }
             Err(_) => {
-                abort.abort();
                 tracing::error!(kind = %W::kind(&()), %key, "reconcile took longer than {DEADLINE:?}; it is tried again");
                 Next::Retry
             }

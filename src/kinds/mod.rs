@@ -49,14 +49,25 @@ impl Default for Platform {
     }
 }
 
+/// The kinds by name.
+pub const NAMES: [&str; 4] = ["TrackingServer", "JupyterNotebook", "CodeServer", "EasyService"];
+
 /// Adds every kind to an operator.
 #[must_use]
 pub fn register(operator: Operator, platform: &Arc<Platform>) -> Operator {
-    operator
-        .with::<TrackingServer>(platform.clone())
-        .with::<JupyterNotebook>(platform.clone())
-        .with::<CodeServer>(platform.clone())
-        .with::<EasyService>(platform.clone())
+    NAMES.into_iter().fold(operator, |operator, name| register_one(operator, name, platform))
+}
+
+/// Adds the kind of this name; one that is none of ours adds nothing.
+#[must_use]
+pub fn register_one(operator: Operator, name: &str, platform: &Arc<Platform>) -> Operator {
+    match name {
+        "TrackingServer" => operator.with::<TrackingServer>(platform.clone()),
+        "JupyterNotebook" => operator.with::<JupyterNotebook>(platform.clone()),
+        "CodeServer" => operator.with::<CodeServer>(platform.clone()),
+        "EasyService" => operator.with::<EasyService>(platform.clone()),
+        _ => operator,
+    }
 }
 
 /// What a manifest offers to those that refer to it, if it is a resource that offers something.
