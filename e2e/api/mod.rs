@@ -5,6 +5,7 @@ mod digest;
 mod fleet;
 mod idle;
 mod input;
+mod install;
 mod kinds;
 mod library;
 mod lifecycle;
@@ -28,6 +29,7 @@ pub fn trials() -> Vec<Trial> {
         volumes::trials(),
         ownership::trials(),
         input::trials(),
+        install::trials(),
         idle::trials(),
         routes::trials(),
         control::trials(),
