@@ -7,6 +7,7 @@ mod input;
 mod kinds;
 mod library;
 mod lifecycle;
+mod ops;
 mod ownership;
 mod proxies;
 mod routes;
@@ -29,6 +30,7 @@ pub fn trials() -> Vec<Trial> {
         control::trials(),
         kinds::trials(),
         library::trials(),
+        ops::trials(),
         proxies::trials(),
     ]
     .into_iter()
