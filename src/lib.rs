@@ -7,6 +7,8 @@ pub mod kinds;
 pub mod ops;
 pub mod parts;
 pub mod render;
+#[cfg(test)]
+mod shipped;
 
 #[cfg(test)]
 mod purity {

@@ -152,8 +152,17 @@ fn samples() -> Vec<Sample> {
         json!({ "apply": { "metadata": { "labels": { "aiscope.io/owner-uid": "u" } } } }),
         json!({ "apply": { "metadata": { "labels": { "aiscope.io/owner-uid": "taken" } } } }),
     ];
-    let mut samples =
-        vec![deployment(), service(), secret(), claim(), ingress(), ingress_route(), middleware(), http_route()];
+    let mut samples = vec![
+        deployment(),
+        service(),
+        secret(),
+        claim(),
+        ingress(),
+        ingress_route(),
+        middleware(),
+        http_route(),
+        network_policy(),
+    ];
     for sample in &mut samples {
         sample.edits.extend(labels.iter().cloned());
     }
@@ -256,6 +265,31 @@ fn claim() -> Sample {
         ar: kind("", "v1", "PersistentVolumeClaim"),
         wanted: vec![size("1Gi"), size("1024Mi"), size("1Gi")],
         edits: vec![json!({ "metadata": { "annotations": { "a": "b" } } })],
+    }
+}
+
+fn network_policy() -> Sample {
+    let (neighbours, proxy) =
+        (json!({ "podSelector": {} }), json!({ "namespaceSelector": { "matchLabels": { "n": "p" } } }));
+    let network = json!({ "ipBlock": { "cidr": "192.0.2.0/24" } });
+    let rules = |rules: Value| json!({ "spec": { "podSelector": { "matchLabels": { "app": "it" } }, "policyTypes": ["Ingress"], "ingress": rules } });
+    let rule = |from: Value| json!([{ "from": from, "ports": [{ "port": "server", "protocol": "TCP" }] }]);
+    Sample {
+        ar: kind("networking.k8s.io", "v1", "NetworkPolicy"),
+        wanted: vec![
+            rules(rule(json!([neighbours]))),
+            rules(rule(json!([neighbours, proxy, network]))),
+            rules(Value::Null),
+        ],
+        edits: vec![
+            json!({ "spec": { "ingress": [{}] } }),
+            json!({ "spec": { "ingress": [] } }),
+            json!({ "spec": { "podSelector": { "matchLabels": { "app": "other" } } } }),
+            json!({ "spec": { "podSelector": { "matchLabels": { "more": "x" } } } }),
+            json!({ "spec": { "policyTypes": ["Ingress", "Egress"] } }),
+            json!({ "spec": { "egress": [{ "ports": [{ "port": 53, "protocol": "UDP" }] }] } }),
+            json!({ "apply": { "spec": { "podSelector": { "matchLabels": { "app": "it" } }, "ingress": [{}] } } }),
+        ],
     }
 }
 

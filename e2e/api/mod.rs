@@ -12,6 +12,7 @@ mod ownership;
 mod proxies;
 mod routes;
 mod silence;
+mod tenancy;
 mod volumes;
 
 use libtest_mimic::Trial;
@@ -20,6 +21,7 @@ use libtest_mimic::Trial;
 pub fn trials() -> Vec<Trial> {
     [
         silence::trials(),
+        tenancy::trials(),
         digest::trials(),
         lifecycle::trials(),
         volumes::trials(),

@@ -75,9 +75,11 @@ impl Program {
 }
 
 /// The sum of a metric's series that have this in their labels.
-fn sum(text: &str, name: &str, with: &str) -> f64 {
+fn sum(text: &str, name: &str, with: &str) -> usize {
     let rows = text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
-    rows.filter(|line| line.contains(with)).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    rows.filter(|line| line.contains(with))
+        .filter_map(|line| line.rsplit(' ').next()?.trim_end_matches(".0").parse::<usize>().ok())
+        .sum()
 }
 
 async fn metrics() -> Outcome {
@@ -88,11 +90,13 @@ async fn metrics() -> Outcome {
     install_crds(testbed).await?;
     let case = Case::on(testbed, "metrics").await?;
     let mut program = Program::start(testbed.kubeconfig(), "metrics").await?;
-    for name in ["a", "b", "c"] {
+    // One host and path: the one that was there first has the route.
+    case.serve("a", minimal()).await?;
+    case.until_ready("a").await?;
+    tokio::time::sleep(Duration::from_secs(1)).await; // Age is in whole seconds.
+    for name in ["b", "c"] {
         case.serve(name, minimal()).await?;
     }
-    // One host and path: the oldest has the route.
-    case.until_ready("a").await?;
     for name in ["b", "c"] {
         case.until_reason(name, "Stalled", "RouteConflict").await?;
     }
@@ -111,16 +115,16 @@ async fn metrics() -> Outcome {
     let (code, text) = program.get("metrics-bind-address", "/metrics").await?;
     assert!(code == 200 && text.ends_with("# EOF\n"), "{code} {text}");
     let requests = sent()?;
-    let count = |is: &dyn Fn(&testbed::Request) -> bool| requests.iter().filter(|r| is(r)).count() as f64;
+    let count = |is: &dyn Fn(&testbed::Request) -> bool| requests.iter().filter(|r| is(r)).count();
     let own = |r: &testbed::Request| r.resource.starts_with("experiment.aiscope/");
     let child = |r: &testbed::Request| r.verb == "patch" && !own(r) && !r.resource.ends_with("events");
     assert_eq!(sum(&text, "rest_client_requests_total", "method=\"PATCH\""), count(&|r| r.verb == "patch"));
     assert_eq!(sum(&text, "rest_client_requests_total", "method=\"POST\""), count(&|r| r.verb == "create"));
     assert_eq!(sum(&text, "aiscope_applies_total", ""), count(&child));
     assert_eq!(sum(&text, "aiscope_status_writes_total", ""), count(&|r| own(r) && r.subresource == "status"));
-    assert_eq!(sum(&text, "aiscope_resources", "controller=\"trackingserver\""), 3.0);
-    assert_eq!(sum(&text, "aiscope_resource_conditions", "condition=\"Stalled\",reason=\"RouteConflict\""), 2.0);
-    assert_eq!(sum(&text, "workqueue_depth", ""), 0.0);
+    assert_eq!(sum(&text, "aiscope_resources", "controller=\"trackingserver\""), 3);
+    assert_eq!(sum(&text, "aiscope_resource_conditions", "condition=\"Stalled\",reason=\"RouteConflict\""), 2);
+    assert_eq!(sum(&text, "workqueue_depth", ""), 0);
 
     let (code, debug) = program.get("debug-bind-address", "/debug/resources").await?;
     let debug: Value = serde_json::from_str(&debug)?;

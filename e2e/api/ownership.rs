@@ -24,6 +24,7 @@ fn foreigners() -> Vec<Value> {
         json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "a" },
             "spec": { "selector": { "matchLabels": { "x": "y" } }, "template": pod } }),
         json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "a" }, "spec": { "ports": [{ "port": 1 }] } }),
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": { "name": "a" }, "spec": { "podSelector": {} } }),
         json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "a" }, "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Mi" } } } }),
         json!({ "apiVersion": "traefik.io/v1alpha1", "kind": "Middleware", "metadata": { "name": "a" }, "spec": {} }),
@@ -44,6 +45,7 @@ async fn foreign_objects() -> Outcome {
     ] {
         spec[field] = json!(value);
     }
+    spec["networkPolicy"] = json!(true);
     // Each in a namespace of its own, once before the resource and once found by a restart.
     for (index, foreigner) in foreigners().into_iter().enumerate() {
         let case = Case::new(&format!("foreign{index}")).await?;

@@ -49,4 +49,8 @@ pub struct EasyServiceSpec {
     /// Ports of the Service; without any there is none. A port that names a `nodePort` makes the Service a `NodePort`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<ServicePort>>,
+    /// Lets only the pods of this namespace and the proxy of the routes reach the pods; unset or false: everybody. It takes a
+    /// network plugin that enforces a `NetworkPolicy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<bool>,
 }

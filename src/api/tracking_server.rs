@@ -124,6 +124,10 @@ pub struct TrackingServerSpec {
     /// Seconds without progress after which a rollout counts as failed; unset means 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
+    /// Lets only the pods of this namespace and the proxy of the routes reach the pods; unset or false: everybody. It takes a
+    /// network plugin that enforces a `NetworkPolicy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<bool>,
     /// Secrets to pull the image with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,

@@ -57,6 +57,10 @@ pub struct WorkspaceSpec {
     /// changes, or when the annotation `aiscope.io/wake` gets a time after `status.stoppedAt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<String>,
+    /// Lets only the pods of this namespace and the proxy of the routes reach the pods; unset or false: everybody. It takes a
+    /// network plugin that enforces a `NetworkPolicy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<bool>,
     /// Secrets to pull the image with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::kinds::{Gateway, Ingress, Platform};
+use crate::kinds::{Gateway, Ingress, Platform, Proxy};
 use crate::ops::http::Bind;
 use crate::ops::telemetry::LogFormat;
 use crate::parts::host_allow::private_networks;
+use crate::parts::network_policy::Network;
 
 /// Keeps tracking servers and the rest of a machine-learning platform standing on Kubernetes.
 #[derive(Debug, Parser)]
@@ -87,13 +88,35 @@ pub struct PlatformArgs {
     /// name. Default: the private networks.
     #[arg(long = "pod-network", env = "AISCOPE_POD_NETWORKS", value_delimiter = ',', value_name = "PATTERN")]
     pub pod_networks: Vec<String>,
+    /// Namespace of the pods of the ingress controller: with `networkPolicy: true` they are let in, beside the pods of the
+    /// resource's own namespace.
+    #[arg(long, env = "AISCOPE_PROXY_NAMESPACE", value_name = "NAMESPACE")]
+    pub proxy_namespace: Option<String>,
+    /// Labels of these pods, when others of that namespace are not to be let in.
+    #[arg(
+        long = "proxy-label", env = "AISCOPE_PROXY_LABELS", value_delimiter = ',', value_name = "KEY=VALUE",
+        requires = "proxy_namespace", value_parser = label
+    )]
+    pub proxy_labels: Vec<(String, String)>,
+    /// Networks to let in likewise: of a proxy that is no pod (a load balancer, the host network), and of the API server,
+    /// through which unused workspaces are found.
+    #[arg(long = "proxy-network", env = "AISCOPE_PROXY_NETWORKS", value_delimiter = ',', value_name = "CIDR")]
+    pub proxy_networks: Vec<Network>,
+}
+
+/// Reads `key=value`.
+fn label(text: &str) -> Result<(String, String), &'static str> {
+    let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("must be KEY=VALUE")?;
+    Ok((key.into(), value.into()))
 }
 
 impl From<PlatformArgs> for Platform {
     fn from(args: PlatformArgs) -> Self {
-        let PlatformArgs { ingress, gateway, cluster_domain, pod_networks } = args;
+        let PlatformArgs { ingress, gateway, cluster_domain, pod_networks, .. } = args;
+        let labels = args.proxy_labels.into_iter().collect();
+        let proxy = Proxy { namespace: args.proxy_namespace, labels, networks: args.proxy_networks };
         let pod_networks = if pod_networks.is_empty() { private_networks() } else { pod_networks };
-        Self { ingress, gateway, cluster_domain, pod_networks }
+        Self { ingress, gateway, cluster_domain, pod_networks, proxy }
     }
 }
 

@@ -42,6 +42,8 @@ pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 pub const REJECTED: &str = "Rejected";
 /// The API server could not be reached or failed; it is tried again.
 pub const REQUEST_FAILED: &str = "RequestFailed";
+/// A network policy is asked for, and the operator does not know where the proxy of the routes is.
+pub const PROXY_UNKNOWN: &str = "ProxyUnknown";
 /// A referenced Secret does not exist yet.
 pub const SECRET_MISSING: &str = "SecretMissing";
 /// The tracking server that a resource refers to does not exist.

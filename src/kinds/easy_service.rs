@@ -3,12 +3,14 @@
 //! | field | child |
 //! |---|---|
 //! | `size`, `image`, `resources`, `envs` | Deployment `<name>` |
+//! | `networkPolicy` | NetworkPolicy `<name>` |
 //! | `ports` | Service `<name>`, `NodePort` when a port names one; the Deployment's container ports |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use kube::api::ApiResource;
@@ -21,6 +23,7 @@ use crate::engine::child::{ChildSet, Desired, Live, NO_UID};
 use crate::engine::reason::INVALID_SPEC;
 use crate::engine::workload::{Blocked, Legacy, Seen, Workload};
 use crate::parts::deployment::{self, Replace};
+use crate::parts::network_policy::{Proxy, shielding};
 use crate::parts::service::{check_name, named};
 
 /// The label that an earlier controller selected pods by; a selector is immutable.
@@ -30,10 +33,14 @@ impl Workload for EasyService {
     type Platform = Platform;
 
     fn owns() -> Vec<ApiResource> {
-        vec![ApiResource::erase::<Service>(&()), ApiResource::erase::<Deployment>(&())]
+        vec![
+            ApiResource::erase::<Service>(&()),
+            ApiResource::erase::<NetworkPolicy>(&()),
+            ApiResource::erase::<Deployment>(&()),
+        ]
     }
 
-    fn children(&self, _seen: &Seen<'_>, _platform: &Platform) -> Result<ChildSet<Desired>, Blocked> {
+    fn children(&self, _seen: &Seen<'_>, platform: &Platform) -> Result<ChildSet<Desired>, Blocked> {
         let name = self.name_any();
         check_name(&name)?;
         if self.spec.size < 0 {
@@ -41,7 +48,9 @@ impl Workload for EasyService {
         }
         let ports = read_ports(self.spec.ports.as_deref().unwrap_or_default())?;
         let deployment = self.deployment(&name, &ports)?;
-        Ok(ChildSet::new().with_each(service(&name, ports)).with(&deployment))
+        let shield = (self.spec.network_policy == Some(true)).then(|| shield(&name, &ports, &platform.proxy));
+        let set = ChildSet::new().with_each(service(&name, ports)).with_each(shield);
+        Ok(set.with(&deployment).needing::<NetworkPolicy>(name))
     }
 
     fn extend_status(&self, _seen: &Seen<'_>, live: &ChildSet<Live>, status: &mut ServerStatus) {
@@ -127,6 +136,15 @@ fn service(name: &str, ports: Vec<ServicePort>) -> Option<Service> {
         }),
         status: None,
     })
+}
+
+/// The targets of the ports are what is open.
+fn shield(name: &str, ports: &[ServicePort], proxy: &Proxy) -> NetworkPolicy {
+    let targets = ports.iter().map(|port| {
+        let target = port.target_port.clone().unwrap_or(IntOrString::Int(port.port));
+        (target, port.protocol.as_deref().unwrap_or("TCP"))
+    });
+    shielding(name, selector(name), targets, proxy)
 }
 
 /// Each target once. A target that is a name gets the number of its port.

@@ -1,7 +1,7 @@
 //! PURE (but for the files): golden tests. `testdata/<kind>/<case>.in.yaml` holds what is given, `<case>.out.yaml` the whole
 //! child set. `UPDATE_GOLDEN=1 cargo test golden` rewrites the latter; read the difference before you commit it.
 //!
-//! A case is a document `given:` (optional: `ingress`, `gateway`, `now`, `conflict`), the resource, then live objects. `<cert NAME>` and
+//! A case is a document `given:` (optional: `ingress`, `gateway`, `proxy`, `now`, `conflict`), the resource, then live objects. `<cert NAME>` and
 //! `<key NAME>` stand for certificates that are made anew for every run.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ingress, Platform};
+use super::{Ingress, Platform, Proxy};
 use crate::engine::child::Want;
 use crate::engine::claims::Conflict;
 use crate::engine::workload::{Observed, Problem, Workload};
@@ -52,7 +52,8 @@ fn run<W: Workload<Platform = Platform>>(text: &str, names: &BTreeMap<String, St
     let conflict = given["conflict"].as_str().map(|holder| Conflict { holder: holder.into() });
     let ingress = given["ingress"].as_str().map(|name| Ingress::from_str(name, true).unwrap()).unwrap_or_default();
     let gateway = given["gateway"].as_str().map(|name| name.parse().unwrap());
-    let platform = Platform { ingress, gateway, pod_networks: vec!["10.*".into()], ..Platform::default() };
+    let proxy = Proxy { namespace: given["proxy"].as_str().map(Into::into), ..Proxy::default() };
+    let platform = Platform { ingress, gateway, proxy, pod_networks: vec!["10.*".into()], ..Platform::default() };
     let now: Timestamp = given["now"].as_str().unwrap_or("2026-01-01T00:00:00Z").parse().unwrap();
 
     let outcome = match render::children(&owner, &seen, conflict.as_ref(), &platform, now) {

@@ -6,6 +6,7 @@
 //! | `cert`, `key` | Secret `<name>`, type `kubernetes.io/tls` |
 //! | | Secret `<name>-token`, made up once |
 //! | `size`, `image`, `trackingServerRef` and everything about the pod | Deployment `<name>`, Service `<name>` |
+//! | `networkPolicy` | NetworkPolicy `<name>` |
 //! | `url` | the route `<name>` (and `<name>-slash`), by the ingress controller in use |
 
 use k8s_openapi::api::core::v1::{EnvVar, Secret};

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::engine::operator::Operator;
 use crate::engine::workload::{Offer, Workload};
 use crate::parts::host_allow::private_networks;
+pub use crate::parts::network_policy::Proxy;
 pub use crate::parts::route::{Gateway, Ingress};
 
 /// What the kinds know about the cluster they run in: facts of the installation, the same for every resource.
@@ -32,6 +33,8 @@ pub struct Platform {
     pub cluster_domain: String,
     /// Patterns of pod and node addresses that may be in a `Host` header.
     pub pod_networks: Vec<String>,
+    /// Where the proxy that serves the routes calls from.
+    pub proxy: Proxy,
 }
 
 impl Default for Platform {
@@ -41,6 +44,7 @@ impl Default for Platform {
             gateway: None,
             cluster_domain: "cluster.local".into(),
             pod_networks: private_networks(),
+            proxy: Proxy::default(),
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use kube::api::ApiResource;
 
@@ -12,9 +14,10 @@ use super::{Ingress, Platform};
 use crate::api::common::{ReclaimPolicy, Sensitive, ServerStatus, given};
 use crate::engine::child::{ChildSet, Desired, Live, NO_UID};
 use crate::engine::claims::Claim;
-use crate::engine::reason::{INVALID_SPEC, ROUTE_CONFLICT};
+use crate::engine::reason::{INVALID_SPEC, PROXY_UNKNOWN, ROUTE_CONFLICT};
 use crate::engine::summary::Facts;
 use crate::engine::workload::{Blocked, Seen, Weight, Workload};
+use crate::parts::network_policy::shielding;
 use crate::parts::route::{self, Route};
 use crate::parts::service;
 use crate::parts::tls::Tls;
@@ -32,6 +35,7 @@ pub(super) struct Wish<'a> {
     pub volume_reclaim_policy: Option<ReclaimPolicy>,
     pub cert: Option<&'a String>,
     pub key: Option<&'a Sensitive>,
+    pub network_policy: Option<bool>,
 }
 
 /// A spec whose common fields have been understood.
@@ -44,6 +48,8 @@ pub(super) struct Site<'a> {
     pub url: PublicUrl,
     pub volume: Volume,
     pub tls: Tls,
+    /// Only the pods of the namespace and the proxy may reach it.
+    pub shielded: bool,
 }
 
 /// Every kind of child that such a resource can have.
@@ -52,6 +58,7 @@ pub(super) fn owns() -> Vec<ApiResource> {
         ApiResource::erase::<Secret>(&()),
         ApiResource::erase::<PersistentVolumeClaim>(&()),
         ApiResource::erase::<Service>(&()),
+        ApiResource::erase::<NetworkPolicy>(&()),
         ApiResource::erase::<Deployment>(&()),
     ];
     kinds.extend(route::owns());
@@ -91,6 +98,7 @@ impl<'a> Wish<'a> {
             namespace: owner.namespace().unwrap_or_default(),
             uid: owner.uid().unwrap_or_else(|| NO_UID.into()),
             size: self.size.unwrap_or(1),
+            shielded: self.network_policy == Some(true),
             name,
             image,
             url,
@@ -140,15 +148,30 @@ pub(super) fn show_deployment(
 }
 
 impl Site<'_> {
-    /// Adds certificate, volume and Service.
+    /// Adds certificate, volume, Service and network policy: the pods come later.
     pub(super) fn add_base(
         &self,
         set: ChildSet<Desired>,
         labels: &BTreeMap<String, String>,
         (port, number): (&str, i32),
+        platform: &Platform,
     ) -> ChildSet<Desired> {
         let set = self.volume.clone().add_to(self.tls.clone().add_to(&self.name, set));
-        set.with(&service::cluster_ip(&self.name, labels.clone(), port, number))
+        let set = set.with(&service::cluster_ip(&self.name, labels.clone(), port, number));
+        if !self.shielded {
+            return set;
+        }
+        let ports = [(IntOrString::String(port.to_owned()), "TCP")];
+        let set = set.with(&shielding(&self.name, labels.clone(), ports, &platform.proxy));
+        if platform.ingress == Ingress::None || !platform.proxy.is_unknown() {
+            return set;
+        }
+        let message = format!(
+            "NetworkPolicy {} shuts the route's proxy out, because the operator does not know where it is; give the operator \
+             --proxy-namespace, or set spec.networkPolicy to false",
+            self.name
+        );
+        set.problem(Weight::Degrades, PROXY_UNKNOWN, message)
     }
 
     /// Adds the route to `port`, unless somebody older holds its place. The path is stripped on the way if asked.

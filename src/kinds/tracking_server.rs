@@ -6,6 +6,7 @@
 //! | `cert`, `key` | Secret `<name>`, type `kubernetes.io/tls` |
 //! | `aws_access_key`, `aws_secret_key`, `backend_uri` | Secret `<name>-env` |
 //! | `size`, `image` and everything about the pod | Deployment `<name>`, Service `<name>` |
+//! | `networkPolicy` | NetworkPolicy `<name>` |
 //! | `url`, `legacyRootAssets` | the route `<name>` (and `<name>-slash`), by the ingress controller in use |
 
 mod backend;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{EnvVar, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::ResourceExt;
 use kube::api::ApiResource;
 
@@ -72,7 +74,7 @@ impl Workload for TrackingServer {
         let env = server.environment(&mut credentials, platform);
 
         let set = ChildSet::new().with_each(credentials.secret());
-        let set = server.site.add_base(set, &labels(&server.site.name), PORT);
+        let set = server.site.add_base(set, &labels(&server.site.name), PORT, platform);
         let set = server.add_deployment(set, env, &credentials, seen)?;
         let root_paths: &[&str] = if self.spec.legacy_root_assets == Some(true) { &ROOT_ASSETS } else { &[] };
         Ok(server.site.add_route(set, PORT, (true, root_paths), seen, platform))
@@ -107,6 +109,7 @@ fn wish(spec: &TrackingServerSpec) -> Wish<'_> {
         volume_reclaim_policy: spec.volume_reclaim_policy,
         cert: spec.cert.as_ref(),
         key: spec.key.as_ref(),
+        network_policy: spec.network_policy,
     }
 }
 
@@ -157,6 +160,7 @@ impl<'a> Server<'a> {
             set.with(&deployment)
                 .needing::<Secret>(credentials.name())
                 .needing::<PersistentVolumeClaim>(&self.site.name)
+                .needing::<NetworkPolicy>(&self.site.name)
         })
     }
 

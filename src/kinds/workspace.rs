@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PersistentVolumeClaim, PodSpec, Secret};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::object::HasStatus;
@@ -62,6 +63,7 @@ pub(super) fn wish(spec: &WorkspaceSpec) -> Wish<'_> {
         volume_reclaim_policy: spec.volume_reclaim_policy,
         cert: spec.cert.as_ref(),
         key: spec.key.as_ref(),
+        network_policy: spec.network_policy,
     }
 }
 
@@ -123,14 +125,18 @@ pub(super) fn children<W: Workload>(
         return Err(Blocked::new(INVALID_SPEC, message));
     }
     let set = ChildSet::new().with_minted(&secret, program.key);
-    let mut set = site.add_base(set, &labels, port);
+    let mut set = site.add_base(set, &labels, port, platform);
     let deployment = deployment(spec, site, labels, program, &secret, seen)?;
     set = match waits.filter(|_| site.size > 0) {
         Some(problem) => {
             set.problems.push(problem);
             set.leaving::<Deployment>(&site.name)
         }
-        None => set.with(&deployment).needing::<Secret>(secret).needing::<PersistentVolumeClaim>(&site.name),
+        None => set
+            .with(&deployment)
+            .needing::<Secret>(secret)
+            .needing::<PersistentVolumeClaim>(&site.name)
+            .needing::<NetworkPolicy>(&site.name),
     };
     set.settled = stop.filter(|_| site.size > 0).map(|stop| (IDLE, unused::words(owner, stop)));
     Ok(site.add_route(set, port, (strip, &[]), seen, platform))

@@ -3,6 +3,7 @@
 pub mod credentials;
 pub mod deployment;
 pub mod host_allow;
+pub mod network_policy;
 pub mod quantity;
 pub mod route;
 pub mod service;
