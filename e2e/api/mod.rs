@@ -8,6 +8,7 @@ mod install;
 mod kinds;
 mod library;
 mod lifecycle;
+mod ops;
 mod ownership;
 mod proxies;
 mod routes;
@@ -33,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
         control::trials(),
         kinds::trials(),
         library::trials(),
+        ops::trials(),
         proxies::trials(),
     ]
     .into_iter()
