@@ -6,6 +6,7 @@ use std::time::Duration;
 use aiscope_operator::api::{Cluster, EasyService};
 use aiscope_operator::fleet::run::{Options, run};
 use aiscope_operator::kinds::Platform;
+use aiscope_operator::ops::metrics::Metrics;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
@@ -31,6 +32,7 @@ struct Fleet {
 fn start(hub: &Testbed) -> Result<Fleet, Error> {
     let stop = CancellationToken::new();
     let options = Options {
+        metrics: Metrics::default(),
         namespace: "default".into(),
         platform: Arc::new(Platform::default()),
         concurrency: 4,

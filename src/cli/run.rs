@@ -6,11 +6,12 @@ use kube::Config;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::RunArgs;
+use super::{RunArgs, ServingArgs};
 use crate::engine::operator::Operator;
 use crate::fleet::run::{self as fleet, Options};
 use crate::kinds::{self, Platform};
-use crate::ops::{client, telemetry};
+use crate::ops::metrics::Metrics;
+use crate::ops::{client, http, telemetry};
 
 /// Runs the operator until SIGTERM or SIGINT.
 pub(super) fn run(args: RunArgs) -> Result<(), String> {
@@ -27,23 +28,35 @@ async fn serve(args: RunArgs) -> Result<(), String> {
         format!("no cluster: {error}; run it in a pod, or set KUBECONFIG to a file that names a current context")
     })?;
     let (server, namespaces) = (config.cluster_url.to_string(), args.namespaces.clone());
-    let client = client::connect(config).map_err(|error| format!("{server}: {error}"))?;
+    let metrics = Metrics::default();
+    let meters = metrics.cluster("");
+    let client = client::metered(config, &meters).map_err(|error| format!("{server}: {error}"))?;
     let platform = Arc::new(Platform::from(args.platform));
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server, ?namespaces, ingress = ?platform.ingress, "starting");
+    answer(&args.serving, &metrics).await?;
     let concurrency = usize::from(args.concurrency);
-    let operator = Operator::new(client.clone(), args.namespaces).concurrency(concurrency);
+    let operator = Operator::new(client.clone(), args.namespaces).concurrency(concurrency).meters(meters);
     let here = kinds::register(operator, &platform).run(stop.clone());
     match args.operator_namespace.filter(|_| args.fleet) {
         Some(namespace) => {
             let (install, allow_proxies) = (args.install_crds, args.allow_member_proxies);
-            let fleet = Options { namespace, platform, concurrency, install, allow_proxies, period: Options::PERIOD };
+            let period = Options::PERIOD;
+            let fleet = Options { namespace, platform, concurrency, metrics, install, allow_proxies, period };
             tokio::join!(here, fleet::run(client, fleet, stop));
         }
         None => here.await,
     }
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves what others ask of it.
+async fn answer(args: &ServingArgs, metrics: &Metrics) -> Result<(), String> {
+    http::serve("metrics-bind-address", args.metrics_bind_address, http::metrics(metrics.clone())).await?;
+    http::serve("health-probe-bind-address", args.health_probe_bind_address, http::probes(metrics)).await?;
+    http::serve("debug-bind-address", args.debug_bind_address, http::debug(metrics.clone())).await?;
     Ok(())
 }
 

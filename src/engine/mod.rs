@@ -12,6 +12,8 @@ pub mod cluster;
 pub mod digest;
 pub mod error;
 pub mod idle;
+mod inspect;
+pub mod meters;
 pub mod operator;
 mod owner;
 pub mod plan;

@@ -9,12 +9,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::ApiResource;
 use kube::runtime::events::{Recorder, Reporter};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::child::MANAGER;
 use super::cluster::{Cluster, Wake};
+use super::meters::Meters;
 use super::run::Controller;
 use super::workload::Workload;
 
@@ -32,6 +33,8 @@ pub struct Operator {
     client: Client,
     scopes: Vec<Option<String>>,
     concurrency: usize,
+    meters: Arc<Meters>,
+    gate: Option<watch::Receiver<bool>>,
     children: Vec<ApiResource>,
     resources: Vec<ApiResource>,
     legacy: Vec<&'static str>,
@@ -48,6 +51,8 @@ impl Operator {
             client,
             scopes,
             concurrency: CONCURRENCY,
+            meters: Arc::default(),
+            gate: None,
             children: vec![ApiResource::erase::<Secret>(&())],
             resources: Vec::new(),
             legacy: Vec::new(),
@@ -60,6 +65,21 @@ impl Operator {
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// What counts, and shows how the resources are.
+    #[must_use]
+    pub fn meters(mut self, meters: Arc<Meters>) -> Self {
+        self.meters = meters;
+        self
+    }
+
+    /// Acts only once this is true: until then it watches and fills its caches, and neither writes nor asks anything.
+    /// It does not stop when this turns false again: whoever loses the right to act ends the process.
+    #[must_use]
+    pub fn when(mut self, open: watch::Receiver<bool>) -> Self {
+        self.gate = Some(open);
         self
     }
 
@@ -99,13 +119,27 @@ impl Operator {
     pub async fn run(self, stop: CancellationToken) {
         let kicked: Vec<_> = self.children.iter().chain(&self.resources).cloned().collect();
         let cluster = Cluster::new(self.client, self.scopes, kicked.clone(), self.legacy, self.controllers);
-        let cluster = Arc::new(cluster.kicking(kicked));
+        let cluster = Arc::new(cluster.kicking(kicked).with(self.meters.clone(), self.gate));
+        self.meters.watch(&cluster);
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut watches = JoinSet::new();
         cluster.start(&self.children, &mut watches);
         let mut controllers: JoinSet<()> =
             self.starts.into_iter().map(|start| start(cluster.clone(), slots.clone(), stop.clone())).collect();
-        while controllers.join_next().await.is_some() {}
+        loop {
+            let ended = tokio::select! {
+                ended = controllers.join_next() => ended,
+                Some(ended) = watches.join_next() => Some(ended),
+            };
+            match ended {
+                None => break,
+                Some(Ok(())) => {}
+                Some(Err(panic)) => {
+                    tracing::error!(%panic, "part of the operator has ended; only a new process can help");
+                    self.meters.broke();
+                }
+            }
+        }
         watches.shutdown().await;
     }
 }

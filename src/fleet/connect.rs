@@ -1,5 +1,6 @@
 //! SHELL: the connection to a member, and the proof that the controllers can work over it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::decide::{Check, Probe};
 use super::rights::{self, Right};
 use crate::engine::child::MANAGER;
+use crate::engine::meters::Meters;
 use crate::engine::reason;
 use crate::engine::workload::{Blocked, Problem, Weight};
 use crate::ops::client;
@@ -30,10 +32,10 @@ const AT_ONCE: usize = 8;
 ///
 /// # Errors
 /// When the kubeconfig, though vetted, cannot be used; nothing of it is in the message.
-pub async fn connect(kubeconfig: Kubeconfig, gate: CancellationToken) -> Result<Client, Blocked> {
+pub async fn connect(kubeconfig: Kubeconfig, meters: &Arc<Meters>, gate: CancellationToken) -> Result<Client, Blocked> {
     let bad = || Blocked::new(reason::KUBECONFIG_INVALID, "the kubeconfig cannot be used: make it anew");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|_| bad())?;
-    client::connect_until(config, gate).map_err(|_| bad())
+    client::metered_until(config, meters, gate).map_err(|_| bad())
 }
 
 /// What has to be proven.

@@ -29,6 +29,7 @@ use crate::api::cluster::{DeletionPolicy, KindCount};
 use crate::api::common::Sensitive;
 use crate::engine::backoff;
 use crate::engine::child::MANAGER;
+use crate::engine::meters::Meters;
 use crate::engine::operator::Operator;
 use crate::engine::reason;
 use crate::engine::workload::{Blocked, Conditioned as _, Problem, Weight};
@@ -208,8 +209,11 @@ impl Member {
         let vetted = vet(&bytes, self.hub.options.allow_proxies, now()).map_err(stalls)?;
         drop(bytes);
         let gate = CancellationToken::new();
-        let client = connect(vetted.kubeconfig, gate.clone()).await.map_err(stalls)?;
-        let operator = Operator::new(client.clone(), Vec::new()).concurrency(self.hub.options.concurrency);
+        // Shown only once this connection is the one in use: until then the old one's figures stand.
+        let meters = Arc::new(Meters::new(&cluster.name_any()));
+        let client = connect(vetted.kubeconfig, &meters, gate.clone()).await.map_err(stalls)?;
+        let operator =
+            Operator::new(client.clone(), Vec::new()).concurrency(self.hub.options.concurrency).meters(meters.clone());
         let platform = Arc::new(platform);
         let operator = chosen.iter().fold(operator, |operator, name| kinds::register_one(operator, name, &platform));
         let kinds = (operator.kinds().0.to_vec(), operator.kinds().1.to_vec());
@@ -243,6 +247,7 @@ impl Member {
         self.stop_running(Some(&seat)).await;
         self.lifetime = vetted.lifetime;
         let counter = Box::new(operator.counter());
+        self.hub.options.metrics.show(&meters);
         let stop = CancellationToken::new();
         tracing::info!(cluster = cluster.name_any(), kinds = ?chosen, "starting the controllers of a member");
         let task = tokio::spawn(operator.run(stop.clone()));

@@ -17,8 +17,10 @@ use super::member::{Member, Wanted};
 use super::seats::{Claimant, Seats};
 use crate::api::Cluster;
 use crate::engine::child::MANAGER;
+use crate::engine::meters::Meters;
 use crate::engine::watch::{Broken, Said, Watch, follow};
 use crate::kinds::Platform;
+use crate::ops::metrics::Metrics;
 
 /// How a fleet is run.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Options {
     pub platform: Arc<Platform>,
     /// How many resources are reconciled at once in each member.
     pub concurrency: usize,
+    /// Where the members' figures are shown, under their names.
+    pub metrics: Metrics,
     /// CRDs are installed and updated in members.
     pub install: bool,
     /// Kubeconfigs may go through a proxy.
@@ -71,6 +75,7 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
         () = stop.cancelled() => return,
         () = seat_of_hub(&hub) => {}
     }
+    let meters = Arc::<Meters>::default();
     let known = Arc::new(Mutex::new(Known::default()));
     let kick = watch::Sender::new(0);
     let clusters =
@@ -90,8 +95,8 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = follow(client.clone(), clusters, kick.subscribe(), on_cluster) => {}
-        () = follow(client, secrets, kick.subscribe(), on_secret) => {}
+        () = follow(client.clone(), clusters, kick.subscribe(), meters.clone(), on_cluster) => {}
+        () = follow(client, secrets, kick.subscribe(), meters, on_secret) => {}
     }
     let mut tasks = std::mem::take(&mut known.lock().unwrap_or_else(PoisonError::into_inner).tasks);
     while tasks.join_next().await.is_some() {}
