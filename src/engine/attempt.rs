@@ -45,7 +45,8 @@ pub(super) async fn attempt<W: Workload>(cluster: &Cluster, resource: &W, desire
                 outcome.minted = plan.mints();
                 break;
             }
-            Err(error) if error.is_surprise() && round < ROUNDS => {}
+            // Once a value may have been made up, only a new decision knows what uses it.
+            Err(error) if error.is_surprise() && round < ROUNDS && !plan.mints() => {}
             Err(error) => {
                 outcome.problems.push(error.problem());
                 outcome.retry = true;

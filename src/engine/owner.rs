@@ -264,7 +264,10 @@ pub(super) async fn release<W: Workload>(cluster: &Cluster, resource: &W) -> Res
     }
 }
 
-/// Applies a status to the resource with this uid. `None`: it is gone, or another one of this name.
+/// Applies a status to the resource with this uid. `None`: it is gone.
+///
+/// A conflict is a failure like any other. It may mean that another one has taken the name, which the watch brings; but
+/// the API server also answers so when it has lost against other writers a few times, and then no event would follow.
 async fn write_status(
     cluster: &Cluster,
     ar: &ApiResource,
@@ -280,7 +283,7 @@ async fn write_status(
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), namespace, ar);
     match api.patch_status(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&body)).await {
         Ok(object) => Ok(Some(object)),
-        Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(None),
+        Err(kube::Error::Api(s)) if s.is_not_found() => Ok(None),
         Err(e) => Err(Error::new("write the status of", ar, name, e)),
     }
 }
