@@ -1,14 +1,18 @@
 //! SHELL: the command line.
 
 mod crds;
+mod remedy;
 mod render;
 mod run;
+mod status;
+pub mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use self::status::{ClusterArgs, Output, StatusArgs};
 use crate::kinds::{Gateway, Ingress, Platform, Proxy};
 use crate::ops::telemetry::LogFormat;
 use crate::parts::host_allow::private_networks;
@@ -29,7 +33,7 @@ Examples:
   aiscope-operator crds | kubectl apply --server-side -f -    install the resource definitions
   aiscope-operator run --ingress traefik                      run with the current context
   aiscope-operator render -f trackingserver.yaml              see what it would apply
-  kubectl get aiscope -A                                      see how all resources are";
+  aiscope-operator status -A                                  see how all resources are, and what to do next";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -43,6 +47,37 @@ pub enum Command {
     Render(RenderArgs),
     /// Run the operator, in a pod or with the current context of a kubeconfig, until SIGTERM.
     Run(RunArgs),
+    /// Print how all resources are, and the next step for each that needs one. Ends with 0 when all are ready.
+    Status(StatusArgs),
+    /// Print a completion script, e.g. `source <(aiscope-operator completion bash)`.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Cli {
+    /// Reads the command line. Installed under the name `kubectl-aiscope` the program is a plugin of kubectl, and its help
+    /// names it as people call it: `kubectl aiscope`.
+    #[must_use]
+    pub fn read() -> Self {
+        let mut arguments = std::env::args_os().peekable();
+        let plugin = arguments.peek().is_some_and(|name| is_plugin(Path::new(name)));
+        let matches = command(plugin).get_matches_from(arguments);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+fn is_plugin(program: &Path) -> bool {
+    program.file_stem().is_some_and(|name| name == "kubectl-aiscope")
+}
+
+fn command(plugin: bool) -> clap::Command {
+    if !plugin {
+        return Cli::command();
+    }
+    let examples = EXAMPLES.replace("aiscope-operator", "kubectl aiscope ");
+    Cli::command().name("kubectl-aiscope").bin_name("kubectl aiscope").after_help(examples)
 }
 
 /// Arguments of `render`.
@@ -153,6 +188,8 @@ impl Command {
             Self::Crds { dir } => crds::print(dir.as_deref()).map(|()| true),
             Self::Render(args) => render::print(args),
             Self::Run(args) => run::run(args).map(|()| true),
+            Self::Status(args) => status::print(&args),
+            Self::Completion { shell } => complete(shell).map(|()| true),
         };
         match outcome {
             Ok(true) => ExitCode::SUCCESS,
@@ -163,6 +200,12 @@ impl Command {
             }
         }
     }
+}
+
+fn complete(shell: clap_complete::Shell) -> Result<(), String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "aiscope-operator", &mut script);
+    print(&String::from_utf8_lossy(&script))
 }
 
 /// Prints, and ends quietly when nobody reads on (`| head`).
@@ -176,8 +219,6 @@ fn print(text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -190,5 +231,23 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+        command(true).debug_assert();
+    }
+
+    #[test]
+    fn as_a_plugin_of_kubectl_its_help_names_it_so() {
+        assert!(is_plugin(Path::new("/usr/bin/kubectl-aiscope")) && !is_plugin(Path::new("aiscope-operator")));
+        let help = command(true).render_long_help().to_string();
+        assert!(help.contains("Usage: kubectl aiscope <COMMAND>") && !help.contains("aiscope-operator"), "{help}");
+    }
+
+    #[test]
+    fn completions_know_every_command() {
+        let mut script = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::command(), "aiscope-operator", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        for command in Cli::command().get_subcommands() {
+            assert!(script.contains(command.get_name()), "{}", command.get_name());
+        }
     }
 }
