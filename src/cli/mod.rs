@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use self::status::{ClusterArgs, Output, StatusArgs};
+use crate::engine::hosts::Hosts;
 use crate::kinds::{Gateway, Ingress, Platform, Proxy};
 use crate::ops::telemetry::LogFormat;
 use crate::parts::host_allow::private_networks;
@@ -49,7 +50,7 @@ pub enum Command {
     Run(RunArgs),
     /// Print how all resources are, and the next step for each that needs one. Ends with 0 when all are ready.
     Status(StatusArgs),
-    /// Print a completion script, e.g. `source <(aiscope-operator completion bash)`.
+    /// Print a completion script, for a shell to source.
     Completion {
         /// The shell.
         shell: clap_complete::Shell,
@@ -76,7 +77,7 @@ fn command(plugin: bool) -> clap::Command {
     if !plugin {
         return Cli::command();
     }
-    let examples = EXAMPLES.replace("aiscope-operator", "kubectl aiscope ");
+    let examples = EXAMPLES.replace("aiscope-operator", "kubectl aiscope");
     Cli::command().name("kubectl-aiscope").bin_name("kubectl aiscope").after_help(examples)
 }
 
@@ -136,6 +137,10 @@ pub struct PlatformArgs {
     /// through which unused workspaces are found.
     #[arg(long = "proxy-network", env = "AISCOPE_PROXY_NETWORKS", value_delimiter = ',', value_name = "CIDR")]
     pub proxy_networks: Vec<Network>,
+    /// Hosts that a namespace without the annotation `aiscope.io/allowed-hosts` may name: `*` is any, `.example.com` every
+    /// host below it, `ml.example.com` that one; empty means none.
+    #[arg(long, env = "AISCOPE_ALLOWED_HOSTS", default_value = "*", value_name = "HOST,...")]
+    pub allowed_hosts: String,
 }
 
 /// Reads `key=value`.
@@ -150,7 +155,8 @@ impl From<PlatformArgs> for Platform {
         let labels = args.proxy_labels.into_iter().collect();
         let proxy = Proxy { namespace: args.proxy_namespace, labels, networks: args.proxy_networks };
         let pod_networks = if pod_networks.is_empty() { private_networks() } else { pod_networks };
-        Self { ingress, gateway, cluster_domain, pod_networks, proxy }
+        let hosts = Hosts::read(&args.allowed_hosts);
+        Self { ingress, gateway, cluster_domain, pod_networks, proxy, hosts }
     }
 }
 

@@ -22,6 +22,7 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
         is::VOLUME_PENDING => "see why the claim is not bound: kubectl describe pvc NAME",
         is::NOT_OWNED => "rename the resource, or remove the object in its way",
         is::ROUTE_CONFLICT => "change spec.url, or have the other's changed",
+        is::HOST_NOT_ALLOWED => "change spec.url, or have the namespace's annotation aiscope.io/allowed-hosts changed",
         is::PROXY_UNKNOWN => "give the operator --proxy-namespace or --proxy-network",
         is::ROUTE_KIND_MISSING => "install the ingress controller's CRDs, or run the operator with another --ingress",
         is::ROUTE_NOT_ACCEPTED => "see that the Gateway exists and admits routes of this namespace",

@@ -14,7 +14,6 @@ use super::remedy::remedy;
 use super::table::{Table, age};
 use crate::api::{CodeServer, EasyService, JupyterNotebook, TrackingServer};
 use crate::engine::status::condition;
-use crate::ops::client;
 use crate::render;
 
 /// Which cluster, as for kubectl.
@@ -112,7 +111,8 @@ pub(super) fn print(args: &StatusArgs) -> Result<bool, String> {
 async fn collect(args: &StatusArgs) -> Result<Vec<Line>, String> {
     let config = args.cluster.config().await?;
     let (server, own) = (config.cluster_url.to_string(), config.default_namespace.clone());
-    let client = client::connect(config).map_err(|error| format!("{server}: {error}"))?;
+    // With kube's own retries: a server that is starting up asks to come again in a second.
+    let client = Client::try_from(config).map_err(|error| format!("{server}: {error}"))?;
     let namespace = (!args.all_namespaces).then(|| args.namespace.clone().unwrap_or(own));
     let kinds = [
         ApiResource::erase::<TrackingServer>(&()),

@@ -16,6 +16,7 @@ use crate::api::{CodeServer, EasyService, JupyterNotebook, TrackingServer};
 use kube::Resource;
 use serde_json::Value;
 
+use crate::engine::hosts::Hosts;
 use crate::engine::operator::Operator;
 use crate::engine::workload::{Offer, Workload};
 use crate::parts::host_allow::private_networks;
@@ -35,6 +36,8 @@ pub struct Platform {
     pub pod_networks: Vec<String>,
     /// Where the proxy that serves the routes calls from.
     pub proxy: Proxy,
+    /// The hosts that a namespace without the annotation may name.
+    pub hosts: Hosts,
 }
 
 impl Default for Platform {
@@ -45,6 +48,7 @@ impl Default for Platform {
             cluster_domain: "cluster.local".into(),
             pod_networks: private_networks(),
             proxy: Proxy::default(),
+            hosts: Hosts::default(),
         }
     }
 }
@@ -53,6 +57,7 @@ impl Default for Platform {
 #[must_use]
 pub fn register(operator: Operator, platform: &Arc<Platform>) -> Operator {
     operator
+        .hosts(platform.hosts.clone())
         .with::<TrackingServer>(platform.clone())
         .with::<JupyterNotebook>(platform.clone())
         .with::<CodeServer>(platform.clone())
