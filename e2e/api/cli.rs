@@ -39,8 +39,6 @@ async fn status() -> Outcome {
     case.serve("b", json!({ "image": "", "url": "http://b.example.com/", "aws_secret_key": "hunter2" })).await?;
     case.until_reason("b", "Stalled", "InvalidSpec").await?;
     let (text, ready) = told(&case, program, &[]).await?;
-    let ages = regex::Regex::new(r"\d+s  +|\d+m(\d+s)?  +")?;
-    let text = ages.replace_all(&text, "AGE   ").into_owned();
     let text = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
     let wanted = "\
 NAMESPACE KIND NAME READY REASON AGE URL
@@ -51,7 +49,8 @@ status TrackingServer b False InvalidSpec AGE
 TrackingServer status/b
 InvalidSpec: spec.image is missing; name a container image with MLflow
 next: correct the field that the message names";
-    assert_eq!(text.join("\n"), wanted);
+    let ages = regex::Regex::new(r"(?m) (?:\d+s|\d+m(?:\d+s)?)( |$)")?;
+    assert_eq!(ages.replace_all(&text.join("\n"), " AGE$1"), wanted);
     assert!(!ready);
     // As a plugin of kubectl, and for programs.
     let dir = tempfile::tempdir()?;

@@ -5,6 +5,7 @@ mod control;
 mod digest;
 mod idle;
 mod input;
+mod install;
 mod kinds;
 mod library;
 mod lifecycle;
@@ -27,6 +28,7 @@ pub fn trials() -> Vec<Trial> {
         volumes::trials(),
         ownership::trials(),
         input::trials(),
+        install::trials(),
         idle::trials(),
         routes::trials(),
         cli::trials(),
