@@ -9,6 +9,7 @@ mod install;
 mod kinds;
 mod library;
 mod lifecycle;
+mod ops;
 mod ownership;
 mod proxies;
 mod routes;
@@ -35,6 +36,7 @@ pub fn trials() -> Vec<Trial> {
         control::trials(),
         kinds::trials(),
         library::trials(),
+        ops::trials(),
         proxies::trials(),
     ]
     .into_iter()

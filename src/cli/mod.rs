@@ -15,6 +15,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 pub use self::status::{ClusterArgs, Output, StatusArgs};
 use crate::engine::hosts::Hosts;
 use crate::kinds::{Gateway, Ingress, Platform, Proxy};
+use crate::ops::http::Bind;
 use crate::ops::telemetry::LogFormat;
 use crate::parts::host_allow::private_networks;
 use crate::parts::network_policy::Network;
@@ -178,12 +179,32 @@ pub struct RunArgs {
     /// How many resources are worked on at the same time. More make a mass change faster and the API server busier.
     #[arg(long, env = "AISCOPE_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..), value_name = "N")]
     pub concurrency: u16,
+    /// Where it answers.
+    #[command(flatten)]
+    pub serving: ServingArgs,
     /// How to write the log.
     #[arg(long, value_enum, env = "AISCOPE_LOG_FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
     /// What to log: a level, or directives such as `info,aiscope_operator=debug`.
     #[arg(long, env = "AISCOPE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
     pub log_level: String,
+}
+
+/// Where it answers.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Serving")]
+pub struct ServingArgs {
+    /// Where Prometheus reads /metrics: plain HTTP, names kinds but no resource. Usually `:8080`; `0` is off.
+    #[arg(long, env = "AISCOPE_METRICS_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS")]
+    pub metrics_bind_address: Bind,
+    /// Where the kubelet asks: /healthz, the controllers get on; /readyz, their caches are filled. Usually `:8081`;
+    /// `0` is off.
+    #[arg(long, env = "AISCOPE_HEALTH_PROBE_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS")]
+    pub health_probe_bind_address: Bind,
+    /// Where /debug/resources says how each resource stands. It names what all tenants have: keep it on the loopback
+    /// address, `127.0.0.1:8082`, and use `kubectl port-forward`. `0` is off.
+    #[arg(long, env = "AISCOPE_DEBUG_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS")]
+    pub debug_bind_address: Bind,
 }
 
 impl Command {

@@ -6,10 +6,11 @@ use kube::Config;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::RunArgs;
+use super::{RunArgs, ServingArgs};
 use crate::engine::operator::Operator;
 use crate::kinds::{self, Platform};
-use crate::ops::{client, telemetry};
+use crate::ops::metrics::Metrics;
+use crate::ops::{client, http, telemetry};
 
 /// Runs the operator until SIGTERM or SIGINT.
 pub(super) fn run(args: RunArgs) -> Result<(), String> {
@@ -26,14 +27,25 @@ async fn serve(args: RunArgs) -> Result<(), String> {
         format!("no cluster: {error}; run it in a pod, or set KUBECONFIG to a file that names a current context")
     })?;
     let (server, namespaces) = (config.cluster_url.to_string(), args.namespaces.clone());
-    let client = client::connect(config).map_err(|error| format!("{server}: {error}"))?;
+    let metrics = Metrics::default();
+    let meters = metrics.cluster("");
+    let client = client::metered(config, &meters).map_err(|error| format!("{server}: {error}"))?;
     let platform = Arc::new(Platform::from(args.platform));
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server, ?namespaces, ingress = ?platform.ingress, "starting");
-    let operator = Operator::new(client, args.namespaces).concurrency(args.concurrency.into());
+    answer(&args.serving, &metrics).await?;
+    let operator = Operator::new(client, args.namespaces).concurrency(args.concurrency.into()).meters(meters);
     kinds::register(operator, &platform).run(stop).await;
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves what others ask of it.
+async fn answer(args: &ServingArgs, metrics: &Metrics) -> Result<(), String> {
+    http::serve("metrics-bind-address", args.metrics_bind_address, http::metrics(metrics.clone())).await?;
+    http::serve("health-probe-bind-address", args.health_probe_bind_address, http::probes(metrics)).await?;
+    http::serve("debug-bind-address", args.debug_bind_address, http::debug(metrics.clone())).await?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use super::child::{ChildSet, Desired, Live};
 use super::cluster::Cluster;
 use super::digest;
 use super::error::Error;
+use super::meters::Work;
 use super::plan::{Found, Plan, Settled, Step, plan};
 use super::workload::{Problem, Workload};
 use super::{act as request, owner, status};
@@ -35,10 +36,11 @@ pub(super) async fn attempt<W: Workload>(cluster: &Cluster, resource: &W, desire
     let namespace = resource.namespace().unwrap_or_default();
     let mut outcome =
         Outcome { live: ChildSet::default(), problems: Vec::new(), wrote: false, retry: false, minted: false };
+    let work = cluster.meters.work(&W::kind(&()));
     for round in 1..=ROUNDS {
         let plan = todo(cluster, resource, desired);
         outcome.problems.clone_from(&plan.problems);
-        match act(cluster, &namespace, &plan, &mut outcome).await {
+        match act(cluster, &work, &namespace, &plan, &mut outcome).await {
             Ok(()) => {
                 outcome.minted = plan.mints();
                 break;
@@ -49,6 +51,11 @@ pub(super) async fn attempt<W: Workload>(cluster: &Cluster, resource: &W, desire
                 outcome.retry = true;
                 break;
             }
+        }
+    }
+    if !outcome.wrote && !outcome.retry {
+        for child in &desired.items {
+            work.child(&child.ar.kind, |count| count.unchanged += 1);
         }
     }
     outcome.live = live(cluster, &namespace, desired);
@@ -74,13 +81,18 @@ fn todo<W: Workload>(cluster: &Cluster, resource: &W, desired: &ChildSet<Desired
 }
 
 /// Performs the plan's steps; prunes only when every one succeeded and none was held back.
-async fn act(cluster: &Cluster, namespace: &str, plan: &Plan, outcome: &mut Outcome) -> Result<(), Error> {
+async fn act(cluster: &Cluster, work: &Work, namespace: &str, plan: &Plan, outcome: &mut Outcome) -> Result<(), Error> {
     let mut first_error = None;
     for step in &plan.steps {
+        let kind = &step.target().1.kind;
+        work.child(kind, |count| count.applied += 1);
         match perform(cluster, namespace, step).await {
             Ok(()) => outcome.wrote = true,
             // The other children do not depend on this one's success.
-            Err(error) => first_error = first_error.or(Some(error)),
+            Err(error) => {
+                work.child(kind, |count| count.conflicts += u64::from(error.is_surprise()));
+                first_error = first_error.or(Some(error));
+            }
         }
     }
     if let Some(error) = first_error {
@@ -89,6 +101,11 @@ async fn act(cluster: &Cluster, namespace: &str, plan: &Plan, outcome: &mut Outc
     for prune in &plan.prunes {
         let pruned = request::prune(&cluster.client, namespace, prune).await;
         refresh(cluster, namespace, &prune.ar, &prune.name).await?;
+        let surprise = pruned.as_ref().is_err_and(Error::is_surprise);
+        work.child(&prune.ar.kind, |count| {
+            count.pruned += u64::from(pruned.is_ok());
+            count.conflicts += u64::from(surprise);
+        });
         pruned?;
         outcome.wrote = true;
     }

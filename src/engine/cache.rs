@@ -119,6 +119,18 @@ impl Cache {
             .all(|i| !self.kinds[i].listings.values().any(|l| *l == Listing::Pending))
     }
 
+    /// The first watch that has not listed, in words; `None`: all have, or their kinds are not served.
+    #[must_use]
+    pub fn unsynced(&self) -> Option<String> {
+        self.kinds.iter().find_map(|kind| {
+            kind.listings.values().find_map(|listing| match listing {
+                Listing::Pending => Some(format!("{} is not listed yet", kind.ar.plural)),
+                Listing::Refused(words) => Some(format!("{} cannot be listed: {words}", kind.ar.plural)),
+                Listing::Done | Listing::KindMissing => None,
+            })
+        })
+    }
+
     /// Sets where a kind's watch stands. Returns whether that is news.
     pub fn set_listing(&mut self, ar: &ApiResource, scope: Option<&str>, listing: Listing) -> bool {
         let Some(kind) = self.index(ar).map(|i| &mut self.kinds[i]) else { return false };

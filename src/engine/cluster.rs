@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::cache::{Cache, Change, Listing, OwnerKey};
 use super::child::OWNER_LABEL;
 use super::hosts;
+use super::meters::{Inspect, Meters};
 use super::plan::Found;
 use super::queue::Key;
 use super::summary::{self, Facts, Owner, Summary};
@@ -31,10 +32,13 @@ pub struct Cluster {
     controllers: HashMap<Box<str>, Arc<dyn Wake>>,
     kicks: HashMap<String, watch::Sender<u64>>,
     listed: watch::Sender<u64>,
+    /// What is counted.
+    pub meters: Arc<Meters>,
+    gate: Option<watch::Receiver<bool>>,
 }
 
 /// A controller, as the watches see it.
-pub trait Wake: Send + Sync {
+pub trait Wake: Inspect {
     /// Reconciles a resource soon.
     fn wake(&self, key: Key);
 
@@ -55,7 +59,8 @@ impl Cluster {
         let workloads = controllers.keys().map(ToString::to_string);
         let cache = Cache::new(kinds, &scopes, workloads.collect::<Vec<_>>());
         let cache = Mutex::new(cache);
-        Self { client, legacy, scopes, cache, controllers, kicks: HashMap::new(), listed: watch::Sender::new(0) }
+        let (kicks, listed) = (HashMap::new(), watch::Sender::new(0));
+        Self { client, legacy, scopes, cache, controllers, kicks, listed, meters: Arc::default(), gate: None }
     }
 
     /// The cache, for a moment: never across an await.
@@ -68,6 +73,32 @@ impl Cluster {
         if let Some(controller) = self.controllers.get(&owner.kind) {
             controller.wake(owner.key.clone());
         }
+    }
+
+    /// With these meters; nothing is acted upon until `gate` opens.
+    #[must_use]
+    pub fn with(self, meters: Arc<Meters>, gate: Option<watch::Receiver<bool>>) -> Self {
+        Self { meters, gate, ..self }
+    }
+
+    /// Returns when the controllers may act.
+    pub async fn may_act(&self) {
+        if let Some(gate) = &self.gate
+            && gate.clone().wait_for(|open| *open).await.is_err()
+        {
+            // Whoever could open it is gone.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The controllers, by kind.
+    pub(super) fn inspect(&self) -> impl Iterator<Item = (&str, &dyn Inspect)> {
+        self.controllers.iter().map(|(kind, controller)| (&**kind, &**controller as &dyn Inspect))
+    }
+
+    /// What the cache still waits for, in words.
+    pub(super) fn unsynced(&self) -> Option<String> {
+        self.cache().unsynced()
     }
 
     /// Returns when every watch of these kinds has listed, or is known not to be able to.
@@ -102,7 +133,8 @@ impl Cluster {
             for ar in kinds {
                 let watch = Watch { ar: ar.clone(), namespace: scope.clone(), config: watcher::Config::default() };
                 let (cluster, ar, scope) = (self.clone(), ar.clone(), scope.clone());
-                tasks.spawn(follow(self.client.clone(), watch, self.kick(&ar), move |said| {
+                let (client, kick) = (self.client.clone(), self.kick(&ar));
+                tasks.spawn(follow(client, watch, kick, self.meters.clone(), move |said| {
                     cluster.said(&ar, scope.as_deref(), &said);
                 }));
             }
@@ -111,18 +143,26 @@ impl Cluster {
             // One namespace can be watched by name: a right to all of them is not needed.
             let config = scope.iter().fold(config, |config, name| config.fields(&format!("metadata.name={name}")));
             let watch = Watch { ar: ApiResource::erase::<Namespace>(&()), namespace: None, config };
-            tasks.spawn(follow(self.client.clone(), watch, self.listed.subscribe(), move |said| {
-                cluster.namespace(all.as_deref(), &said);
-            }));
+            tasks.spawn(follow(
+                self.client.clone(),
+                watch,
+                self.listed.subscribe(),
+                self.meters.clone(),
+                move |said| {
+                    cluster.namespace(all.as_deref(), &said);
+                },
+            ));
             let cluster = self.clone();
             let config = watcher::Config::default().labels(OWNER_LABEL);
             let watch = Watch { ar: ApiResource::erase::<Pod>(&()), namespace: scope.clone(), config };
-            tasks.spawn(follow(self.client.clone(), watch, self.listed.subscribe(), move |said| cluster.pod(said)));
+            let (client, kick) = (self.client.clone(), self.listed.subscribe());
+            tasks.spawn(follow(client, watch, kick, self.meters.clone(), move |said| cluster.pod(said)));
             let cluster = self.clone();
             let fields = "involvedObject.kind=PersistentVolumeClaim,type=Warning";
             let config = watcher::Config::default().fields(fields);
             let watch = Watch { ar: ApiResource::erase::<Event>(&()), namespace: scope.clone(), config };
-            tasks.spawn(follow(self.client.clone(), watch, self.listed.subscribe(), move |said| cluster.event(said)));
+            let (client, kick) = (self.client.clone(), self.listed.subscribe());
+            tasks.spawn(follow(client, watch, kick, self.meters.clone(), move |said| cluster.event(said)));
         }
         let cluster = self.clone();
         tasks.spawn(follow_crds(self.client.clone(), move |name| {

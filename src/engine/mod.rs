@@ -13,6 +13,8 @@ pub mod digest;
 pub mod error;
 pub mod hosts;
 pub mod idle;
+mod inspect;
+pub mod meters;
 pub mod operator;
 mod owner;
 pub mod plan;

@@ -9,13 +9,14 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Client;
 use kube::api::ApiResource;
 use kube::runtime::events::{Recorder, Reporter};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::child::MANAGER;
 use super::cluster::{Cluster, Wake};
 use super::hosts::Hosts;
+use super::meters::Meters;
 use super::run::Controller;
 use super::workload::Workload;
 
@@ -34,6 +35,8 @@ pub struct Operator {
     scopes: Vec<Option<String>>,
     concurrency: usize,
     hosts: Hosts,
+    meters: Arc<Meters>,
+    gate: Option<watch::Receiver<bool>>,
     children: Vec<ApiResource>,
     resources: Vec<ApiResource>,
     legacy: Vec<&'static str>,
@@ -51,6 +54,8 @@ impl Operator {
             scopes,
             concurrency: CONCURRENCY,
             hosts: Hosts::default(),
+            meters: Arc::default(),
+            gate: None,
             children: vec![ApiResource::erase::<Secret>(&())],
             resources: Vec::new(),
             legacy: Vec::new(),
@@ -70,6 +75,21 @@ impl Operator {
     #[must_use]
     pub fn hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = hosts;
+        self
+    }
+
+    /// What counts, and shows how the resources are.
+    #[must_use]
+    pub fn meters(mut self, meters: Arc<Meters>) -> Self {
+        self.meters = meters;
+        self
+    }
+
+    /// Acts only once this is true: until then it watches and fills its caches, and neither writes nor asks anything.
+    /// It does not stop when this turns false again: whoever loses the right to act ends the process.
+    #[must_use]
+    pub fn when(mut self, open: watch::Receiver<bool>) -> Self {
+        self.gate = Some(open);
         self
     }
 
@@ -97,13 +117,27 @@ impl Operator {
         let watched = kicked.iter().cloned().chain([ApiResource::erase::<Namespace>(&())]).collect();
         let cluster = Cluster::new(self.client, self.scopes, watched, self.legacy, self.controllers);
         cluster.cache().default_hosts = self.hosts;
-        let cluster = Arc::new(cluster.kicking(kicked));
+        let cluster = Arc::new(cluster.kicking(kicked).with(self.meters.clone(), self.gate));
+        self.meters.watch(&cluster);
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut watches = JoinSet::new();
         cluster.start(&self.children, &mut watches);
         let mut controllers: JoinSet<()> =
             self.starts.into_iter().map(|start| start(cluster.clone(), slots.clone(), stop.clone())).collect();
-        while controllers.join_next().await.is_some() {}
+        loop {
+            let ended = tokio::select! {
+                ended = controllers.join_next() => ended,
+                Some(ended) = watches.join_next() => Some(ended),
+            };
+            match ended {
+                None => break,
+                Some(Ok(())) => {}
+                Some(Err(panic)) => {
+                    tracing::error!(%panic, "part of the operator has ended; only a new process can help");
+                    self.meters.broke();
+                }
+            }
+        }
         watches.shutdown().await;
     }
 }

@@ -36,8 +36,8 @@ pub(super) struct Report<'a> {
 /// A resource that this version cannot decode. It is reported on that resource alone; all others go on.
 #[derive(Debug)]
 pub struct Undecodable {
-    meta: ObjectMeta,
-    status: Value,
+    pub(super) meta: ObjectMeta,
+    pub(super) status: Value,
     /// The field. Never its value: it may be a secret.
     path: String,
 }
@@ -170,6 +170,7 @@ impl<W: Workload> Controller<W> {
         if status != old {
             let ar = ApiResource::erase::<W>(&());
             let body = serde_json::to_value(&status).unwrap_or_default();
+            cluster.meters.work(&W::kind(&())).statuses.inc();
             let Some(object) = write_status(cluster, &ar, resource.meta(), body).await? else { return Ok(()) };
             if let Ok(resource) = decode::<W>(object) {
                 self.keep(resource);

@@ -34,8 +34,11 @@ impl std::fmt::Display for Key {
 #[derive(Debug)]
 enum State {
     Waiting(Instant, u64),
-    Ready,
-    Running { again: Option<Instant> },
+    /// Since then.
+    Ready(Instant),
+    Running {
+        again: Option<Instant>,
+    },
 }
 
 /// The queue of one controller.
@@ -46,13 +49,25 @@ pub struct Queue {
     turns: VecDeque<Arc<str>>,
     ready: HashMap<Arc<str>, VecDeque<Key>>,
     counter: u64,
+    added: u64,
+}
+
+/// Where a resource stands in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is wanted later.
+    Waiting,
+    /// It is due.
+    Due,
+    /// It runs.
+    Running,
 }
 
 impl Queue {
     /// Wants `key` to run at `at`, or earlier if it is queued for earlier.
     pub fn add(&mut self, key: Key, at: Instant) {
         match self.states.get_mut(&key) {
-            Some(State::Ready) => return,
+            Some(State::Ready(_)) => return,
             Some(State::Waiting(when, _)) if *when <= at => return,
             Some(State::Running { again }) => {
                 *again = Some(again.map_or(at, |other| other.min(at)));
@@ -66,19 +81,20 @@ impl Queue {
         self.states.insert(key, State::Waiting(at, self.counter));
     }
 
-    /// The next resource to run.
+    /// The next resource to run, and since when it has been due.
     ///
     /// # Errors
     /// The time of the next one, if there is one, when none is due.
-    pub fn next(&mut self, now: Instant) -> Result<Key, Option<Instant>> {
+    pub fn next(&mut self, now: Instant) -> Result<(Key, Instant), Option<Instant>> {
         while let Some(entry) = self.waiting.first_entry().filter(|e| e.key().0 <= now) {
-            let key = entry.remove();
+            let ((at, _), key) = entry.remove_entry();
             let line = self.ready.entry(key.namespace.clone()).or_default();
             if line.is_empty() {
                 self.turns.push_back(key.namespace.clone());
             }
             line.push_back(key.clone());
-            self.states.insert(key, State::Ready);
+            self.added += 1;
+            self.states.insert(key, State::Ready(at));
         }
         let Some(namespace) = self.turns.pop_front() else {
             return Err(self.waiting.first_key_value().map(|((at, _), _)| *at));
@@ -92,8 +108,11 @@ impl Queue {
         }
         // A line is in `turns` only while it has a key.
         let Some(key) = key else { return self.next(now) };
-        self.states.insert(key.clone(), State::Running { again: None });
-        Ok(key)
+        let due = match self.states.insert(key.clone(), State::Running { again: None }) {
+            Some(State::Ready(at)) => at,
+            _ => now,
+        };
+        Ok((key, due))
     }
 
     /// A run has ended; `again` is when the next one is wanted, unless a wake-up came meanwhile.
@@ -103,6 +122,28 @@ impl Queue {
         {
             self.add(key.clone(), at);
         }
+    }
+
+    /// How many are due, those included that nobody has asked for yet.
+    #[must_use]
+    pub fn depth(&self, now: Instant) -> usize {
+        self.ready.values().map(VecDeque::len).sum::<usize>() + self.waiting.range(..=(now, u64::MAX)).count()
+    }
+
+    /// How often a resource became due.
+    #[must_use]
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// Where a resource stands.
+    #[must_use]
+    pub fn place(&self, key: &Key, now: Instant) -> Option<Place> {
+        self.states.get(key).map(|state| match state {
+            State::Waiting(at, _) if *at > now => Place::Waiting,
+            State::Waiting(..) | State::Ready(_) => Place::Due,
+            State::Running { .. } => Place::Running,
+        })
     }
 
     /// Nothing waits, is ready, or runs.
@@ -118,7 +159,7 @@ mod tests {
     use std::time::Duration;
 
     fn drain(queue: &mut Queue, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.next(now).ok()).map(|k| k.to_string()).collect()
+        std::iter::from_fn(|| queue.next(now).ok()).map(|(k, _)| k.to_string()).collect()
     }
 
     #[test]
@@ -136,11 +177,11 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let key = Key::new("ns", "a");
         queue.add(key.clone(), now);
-        assert_eq!(queue.next(now), Ok(key.clone()));
+        assert_eq!(queue.next(now), Ok((key.clone(), now)));
         queue.add(key.clone(), now);
         assert_eq!(queue.next(now), Err(None));
         queue.done(&key, Some(now + Duration::from_mins(10)));
-        assert_eq!(queue.next(now), Ok(key.clone()));
+        assert_eq!(queue.next(now), Ok((key.clone(), now)));
         queue.done(&key, None);
         assert!(queue.is_empty());
     }
@@ -153,7 +194,7 @@ mod tests {
         queue.add(key.clone(), soon);
         queue.add(key.clone(), late);
         assert_eq!(queue.next(now), Err(Some(soon)));
-        assert_eq!(queue.next(soon), Ok(key));
+        assert_eq!(queue.next(late), Ok((key, soon)));
         assert_eq!(queue.next(late), Err(None));
     }
 }

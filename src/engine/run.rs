@@ -13,6 +13,7 @@ use kube::runtime::watcher;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::ask;
 use super::attempt::{attempt, judge};
@@ -23,6 +24,7 @@ use super::cluster::{Cluster, Wake};
 use super::error::Error;
 use super::hosts::Hosts;
 use super::idle::{self, Stop, Verdict};
+use super::meters::{Work, locked};
 use super::owner::{self, Report, Undecodable};
 use super::plan::Found;
 use super::queue::{Key, Queue};
@@ -43,10 +45,22 @@ pub struct Controller<W: Workload> {
     pub(super) recorder: Recorder,
     queue: Mutex<Queue>,
     woken: Notify,
+    pub(super) turns: Mutex<Turns>,
     resources: Mutex<HashMap<Key, Known<W>>>,
     failures: Mutex<HashMap<Key, u32>>,
     /// When workloads with an idle timeout were last known to be used.
     used: Mutex<HashMap<Key, Timestamp>>,
+}
+
+/// The reconciles under way, as they are looked at from outside.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// Since when each runs.
+    pub running: HashMap<Key, Instant>,
+    /// When one began or ended, or the controller began to work.
+    pub moved: Option<Instant>,
+    /// How many may run at once.
+    pub slots: usize,
 }
 
 /// A resource as the watch last told it.
@@ -109,6 +123,7 @@ impl<W: Workload> Controller<W> {
             recorder,
             queue: Mutex::default(),
             woken: Notify::new(),
+            turns: Mutex::default(),
             resources: Mutex::default(),
             failures: Mutex::default(),
             used: Mutex::default(),
@@ -119,7 +134,7 @@ impl<W: Workload> Controller<W> {
         self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,26 +151,31 @@ impl<W: Workload> Controller<W> {
             let watch = Watch { ar: ar.clone(), namespace: scope.clone(), config: watcher::Config::default() };
             let (controller, there, scope) = (self.clone(), cluster.clone(), scope.clone());
             let on = move |said| controller.said(&there, scope.as_deref(), said);
-            watches.spawn(follow(cluster.client.clone(), watch, cluster.kick(&ar), on));
+            watches.spawn(follow(cluster.client.clone(), watch, cluster.kick(&ar), cluster.meters.clone(), on));
         }
         let kinds = [W::owns(), W::refers(), vec![ApiResource::erase::<Namespace>(&())]].concat();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = cluster.listed(&kinds) => {}
+            () = async { cluster.listed(&kinds).await; cluster.may_act().await } => {}
         }
+        let work = cluster.meters.work(&W::kind(&()));
+        *locked(&self.turns) =
+            Turns { moved: Some(Instant::now()), slots: slots.available_permits(), ..Turns::default() };
         let mut running = JoinSet::new();
         loop {
             while running.try_join_next().is_some() {}
             let next = self.queue().next(Instant::now());
             match next {
-                Ok(key) => {
+                Ok((key, due)) => {
                     let permit = tokio::select! {
                         () = stop.cancelled() => break,
                         permit = slots.clone().acquire_owned() => permit,
                     };
-                    let (controller, cluster) = (self.clone(), cluster.clone());
+                    work.waited.observe(due.elapsed().as_secs_f64());
+                    let (controller, cluster, work) = (self.clone(), cluster.clone(), work.clone());
                     running.spawn(async move {
-                        controller.turn(&cluster, key).await;
+                        let span = span::<W>(&key);
+                        controller.turn(&cluster, &work, key).instrument(span).await;
                         drop(permit);
                     });
                 }
@@ -174,10 +194,11 @@ impl<W: Workload> Controller<W> {
     }
 
     /// One turn of one resource: reconcile within the deadline, then say when it is wanted again.
-    async fn turn(self: &Arc<Self>, cluster: &Arc<Cluster>, key: Key) {
+    async fn turn(self: &Arc<Self>, cluster: &Arc<Cluster>, work: &Work, key: Key) {
+        let begun = self.began(&key);
         let (controller, there, wanted) = (self.clone(), cluster.clone(), key.clone());
         // A task of its own: a panic ends this reconcile, not the operator.
-        let task = tokio::spawn(async move { controller.reconcile(&there, &wanted).await });
+        let task = tokio::spawn(async move { controller.reconcile(&there, &wanted).await }.in_current_span());
         let abort = task.abort_handle();
         let next = match tokio::time::timeout(DEADLINE, task).await {
             Ok(Ok(Ok(next))) => next,
@@ -186,18 +207,48 @@ impl<W: Workload> Controller<W> {
                 Next::Retry
             }
             Ok(Err(panic)) => {
+                work.panics.inc();
                 tracing::error!(kind = %W::kind(&()), %key, %panic, "reconcile ended by a panic; it is tried again");
                 Next::Retry
             }
             Err(_) => {
                 abort.abort();
+                work.timeouts.inc();
                 tracing::error!(kind = %W::kind(&()), %key, "reconcile took longer than {DEADLINE:?}; it is tried again");
                 Next::Retry
             }
         };
+        work.took.observe(begun.elapsed().as_secs_f64());
+        match next {
+            Next::Gone | Next::Settled(None) => &work.succeeded,
+            Next::Settled(Some(_)) => &work.revisits,
+            Next::Retry => &work.failed,
+        }
+        .inc();
+        tracing::debug!(took = ?begun.elapsed(), "reconciled");
+        self.ended(&key);
         let wait = self.wait(&key, &next);
         self.queue().done(&key, wait.map(|wait| Instant::now() + wait));
         self.woken.notify_one();
+    }
+
+    fn began(&self, key: &Key) -> Instant {
+        let now = Instant::now();
+        let mut turns = locked(&self.turns);
+        turns.moved = Some(now);
+        turns.running.insert(key.clone(), now);
+        now
+    }
+
+    fn ended(&self, key: &Key) {
+        let mut turns = locked(&self.turns);
+        turns.moved = Some(Instant::now());
+        turns.running.remove(key);
+    }
+
+    /// How often a resource's reconcile failed in a row.
+    pub(super) fn failures(&self, key: &Key) -> u32 {
+        locked(&self.failures).get(key).copied().unwrap_or_default()
     }
 
     fn wait(&self, key: &Key, next: &Next) -> Option<Duration> {
@@ -317,6 +368,13 @@ impl<W: Workload> Controller<W> {
         let conflict = claim.and_then(|claim| cache.claims.conflict(&owner::claimant(resource), &claim));
         View { objects, conflict, hosts: cache.hosts(&namespace).clone() }
     }
+}
+
+/// What every log line of one reconcile carries, in controller-runtime's words.
+fn span<W: Workload>(key: &Key) -> tracing::Span {
+    let id = format!("{:032x}", fastrand::u128(..));
+    let controller = W::kind(&()).to_lowercase();
+    tracing::info_span!("reconcile", controller, namespace = &*key.namespace, name = &*key.name, reconcileID = id)
 }
 
 /// The one place where the engine reads the clock.

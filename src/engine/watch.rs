@@ -4,6 +4,7 @@
 //! stalls everything (kube-rs#763); its shared streams lose wake-ups. Here a watch can only hold up itself.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -12,6 +13,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 
 use super::backoff;
+use super::meters::Meters;
 
 /// What to watch.
 #[derive(Clone, Debug)]
@@ -58,7 +60,7 @@ const CAP: Duration = Duration::from_secs(30);
 
 /// Follows a watch until the future is dropped. A change of `kick` (the kind's CRD has appeared or changed) ends a wait at
 /// once. The same trouble is told once.
-pub async fn follow(client: Client, watch: Watch, mut kick: Kick, mut on: impl FnMut(Said)) {
+pub async fn follow(client: Client, watch: Watch, mut kick: Kick, meters: Arc<Meters>, mut on: impl FnMut(Said)) {
     let api: Api<DynamicObject> = match &watch.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &watch.ar),
         None => Api::all_with(client, &watch.ar),
@@ -92,6 +94,7 @@ pub async fn follow(client: Client, watch: Watch, mut kick: Kick, mut on: impl F
             }
         };
         failures += 1;
+        meters.restarted(&watch.ar.kind);
         if let Some(error) = error {
             tracing::debug!(kind = watch.ar.kind, namespace = watch.namespace, %error, failures, "watch broken");
             let trouble = broken(&error);

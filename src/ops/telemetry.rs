@@ -24,7 +24,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), tracing_subscriber::f
     let builder = builder.with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => builder.with_target(false).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).init(),
     }
     Ok(())
 }
