@@ -1,10 +1,9 @@
-//! argv only: `aiscope-operator run | crds | render`.
+//! argv only: `aiscope-operator run | crds | render | status | completion`.
 
 use std::process::ExitCode;
 
 use aiscope_operator::cli::Cli;
-use clap::Parser;
 
 fn main() -> ExitCode {
-    Cli::parse().command.execute()
+    Cli::read().command.execute()
 }

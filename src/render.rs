@@ -27,7 +27,7 @@ pub fn children<W: Workload>(
     platform: &W::Platform,
     now: Timestamp,
 ) -> Result<ChildSet<Desired>, Blocked> {
-    let set = owner.children(&Seen { objects, conflict, now }, platform)?;
+    let set = owner.children(&Seen { objects, conflict, hosts: None, now }, platform)?;
     Ok(stamp(owner, set))
 }
 

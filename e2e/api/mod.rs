@@ -1,5 +1,6 @@
 //! Against a real API server, with the real garbage collector and a simulated node.
 
+mod cli;
 mod control;
 mod digest;
 mod fleet;
@@ -33,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
         install::trials(),
         idle::trials(),
         routes::trials(),
+        cli::trials(),
         control::trials(),
         kinds::trials(),
         library::trials(),

@@ -1,14 +1,19 @@
 //! SHELL: the command line.
 
 mod crds;
+mod remedy;
 mod render;
 mod run;
+mod status;
+pub mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use self::status::{ClusterArgs, Output, StatusArgs};
+use crate::engine::hosts::Hosts;
 use crate::kinds::{Gateway, Ingress, Platform, Proxy};
 use crate::ops::http::Bind;
 use crate::ops::telemetry::LogFormat;
@@ -30,7 +35,7 @@ Examples:
   aiscope-operator crds | kubectl apply --server-side -f -    install the resource definitions
   aiscope-operator run --ingress traefik                      run with the current context
   aiscope-operator render -f trackingserver.yaml              see what it would apply
-  kubectl get aiscope -A                                      see how all resources are";
+  aiscope-operator status -A                                  see how all resources are, and what to do next";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -44,6 +49,37 @@ pub enum Command {
     Render(RenderArgs),
     /// Run the operator, in a pod or with the current context of a kubeconfig, until SIGTERM.
     Run(RunArgs),
+    /// Print how all resources are, and the next step for each that needs one. Ends with 0 when all are ready.
+    Status(StatusArgs),
+    /// Print a completion script, for a shell to source.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Cli {
+    /// Reads the command line. Installed under the name `kubectl-aiscope` the program is a plugin of kubectl, and its help
+    /// names it as people call it: `kubectl aiscope`.
+    #[must_use]
+    pub fn read() -> Self {
+        let mut arguments = std::env::args_os().peekable();
+        let plugin = arguments.peek().is_some_and(|name| is_plugin(Path::new(name)));
+        let matches = command(plugin).get_matches_from(arguments);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+fn is_plugin(program: &Path) -> bool {
+    program.file_stem().is_some_and(|name| name == "kubectl-aiscope")
+}
+
+fn command(plugin: bool) -> clap::Command {
+    if !plugin {
+        return Cli::command();
+    }
+    let examples = EXAMPLES.replace("aiscope-operator", "kubectl aiscope");
+    Cli::command().name("kubectl-aiscope").bin_name("kubectl aiscope").after_help(examples)
 }
 
 /// Arguments of `render`.
@@ -102,6 +138,10 @@ pub struct PlatformArgs {
     /// through which unused workspaces are found.
     #[arg(long = "proxy-network", env = "AISCOPE_PROXY_NETWORKS", value_delimiter = ',', value_name = "CIDR")]
     pub proxy_networks: Vec<Network>,
+    /// Hosts that a namespace without the annotation `aiscope.io/allowed-hosts` may name: `*` is any, `.example.com` every
+    /// host below it, `ml.example.com` that one; empty means none.
+    #[arg(long, env = "AISCOPE_ALLOWED_HOSTS", default_value = "*", value_name = "HOST,...")]
+    pub allowed_hosts: String,
 }
 
 /// Reads `key=value`.
@@ -116,7 +156,8 @@ impl From<PlatformArgs> for Platform {
         let labels = args.proxy_labels.into_iter().collect();
         let proxy = Proxy { namespace: args.proxy_namespace, labels, networks: args.proxy_networks };
         let pod_networks = if pod_networks.is_empty() { private_networks() } else { pod_networks };
-        Self { ingress, gateway, cluster_domain, pod_networks, proxy }
+        let hosts = Hosts::read(&args.allowed_hosts);
+        Self { ingress, gateway, cluster_domain, pod_networks, proxy, hosts }
     }
 }
 
@@ -186,6 +227,8 @@ impl Command {
             Self::Crds { dir } => crds::print(dir.as_deref()).map(|()| true),
             Self::Render(args) => render::print(args),
             Self::Run(args) => run::run(args).map(|()| true),
+            Self::Status(args) => status::print(&args),
+            Self::Completion { shell } => complete(shell).map(|()| true),
         };
         match outcome {
             Ok(true) => ExitCode::SUCCESS,
@@ -196,6 +239,12 @@ impl Command {
             }
         }
     }
+}
+
+fn complete(shell: clap_complete::Shell) -> Result<(), String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "aiscope-operator", &mut script);
+    print(&String::from_utf8_lossy(&script))
 }
 
 /// Prints, and ends quietly when nobody reads on (`| head`).
@@ -209,8 +258,6 @@ fn print(text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -223,5 +270,23 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+        command(true).debug_assert();
+    }
+
+    #[test]
+    fn as_a_plugin_of_kubectl_its_help_names_it_so() {
+        assert!(is_plugin(Path::new("/usr/bin/kubectl-aiscope")) && !is_plugin(Path::new("aiscope-operator")));
+        let help = command(true).render_long_help().to_string();
+        assert!(help.contains("Usage: kubectl aiscope <COMMAND>") && !help.contains("aiscope-operator"), "{help}");
+    }
+
+    #[test]
+    fn completions_know_every_command() {
+        let mut script = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::command(), "aiscope-operator", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        for command in Cli::command().get_subcommands() {
+            assert!(script.contains(command.get_name()), "{}", command.get_name());
+        }
     }
 }

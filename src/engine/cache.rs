@@ -9,6 +9,7 @@ use std::sync::Arc;
 use kube::api::ApiResource;
 
 use super::claims::{Claimant, Claims};
+use super::hosts::Hosts;
 use super::plan::{Found, Settled};
 use super::queue::Key;
 use super::summary::{Facts, Owner, Summary};
@@ -46,6 +47,10 @@ pub struct Cache {
     workloads: Vec<Box<str>>,
     /// Who serves which part of the URL space.
     pub claims: Claims,
+    /// The hosts that a namespace without the annotation may name.
+    pub default_hosts: Hosts,
+    /// Those of the annotated namespaces.
+    hosts: HashMap<Box<str>, Hosts>,
 }
 
 /// Index of a kind, namespace, name.
@@ -297,6 +302,22 @@ impl Cache {
     #[must_use]
     pub fn claiming<'a>(&self, hosts: impl IntoIterator<Item = &'a str>) -> Vec<Arc<OwnerKey>> {
         hosts.into_iter().flat_map(|host| self.claims.on_host(host)).filter_map(|uid| self.owner(&uid)).collect()
+    }
+
+    /// The hosts that the resources of a namespace may name.
+    #[must_use]
+    pub fn hosts(&self, namespace: &str) -> &Hosts {
+        self.hosts.get(namespace).unwrap_or(&self.default_hosts)
+    }
+
+    /// Sets a namespace's annotation (`None`: it has none, or is gone). Returns whether that is news.
+    pub fn set_hosts(&mut self, namespace: &str, annotation: Option<&str>) -> bool {
+        let before = self.hosts(namespace).clone();
+        match annotation {
+            Some(text) => drop(self.hosts.insert(namespace.into(), Hosts::read(text))),
+            None => drop(self.hosts.remove(namespace)),
+        }
+        *self.hosts(namespace) != before
     }
 
     /// What is known of one object.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolumeClaim, Pod};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::cache::{Cache, Change, Listing, OwnerKey};
 use super::child::OWNER_LABEL;
+use super::hosts;
 use super::meters::{Inspect, Meters};
 use super::plan::Found;
 use super::queue::Key;
@@ -43,6 +44,9 @@ pub trait Wake: Inspect {
 
     /// How many resources there are: all, Ready, Degraded.
     fn counts(&self) -> [i64; 3];
+
+    /// The hosts that a namespace may name are others than before.
+    fn rehost(&self, cluster: &Cluster, namespace: &str);
 }
 
 impl Cluster {
@@ -137,6 +141,20 @@ impl Cluster {
                     cluster.said(&ar, scope.as_deref(), &said);
                 }));
             }
+            let (cluster, all) = (self.clone(), scope.clone());
+            let config = watcher::Config::default();
+            // One namespace can be watched by name: a right to all of them is not needed.
+            let config = scope.iter().fold(config, |config, name| config.fields(&format!("metadata.name={name}")));
+            let watch = Watch { ar: ApiResource::erase::<Namespace>(&()), namespace: None, config };
+            tasks.spawn(follow(
+                self.client.clone(),
+                watch,
+                self.listed.subscribe(),
+                self.meters.clone(),
+                move |said| {
+                    cluster.namespace(all.as_deref(), &said);
+                },
+            ));
             let cluster = self.clone();
             let config = watcher::Config::default().labels(OWNER_LABEL);
             let watch = Watch { ar: ApiResource::erase::<Pod>(&()), namespace: scope.clone(), config };
@@ -252,6 +270,31 @@ impl Cluster {
         self.listed.send_modify(|n| *n += 1);
         for owner in waiting {
             self.wake(&owner);
+        }
+    }
+
+    /// Takes in what the watch of namespaces says: of each, only the annotation is kept. Without the right to watch them none
+    /// counts as annotated. One that is gone has no resources left.
+    fn namespace(&self, scope: Option<&str>, said: &Said) {
+        let ar = ApiResource::erase::<Namespace>(&());
+        match said {
+            Said::Object(namespace) => {
+                let name = namespace.name_any();
+                let annotation = namespace.annotations().get(hosts::ANNOTATION);
+                let news = self.cache().set_hosts(&name, annotation.map(String::as_str));
+                if news {
+                    for controller in self.controllers.values() {
+                        controller.rehost(self, &name);
+                    }
+                }
+            }
+            Said::Gone(namespace) => drop(self.cache().set_hosts(&namespace.name_any(), None)),
+            Said::End(_) => self.listing(&ar, scope, &Listing::Done),
+            Said::Broken(Broken::Refused(words)) => self.listing(&ar, scope, &Listing::Refused(words.as_str().into())),
+            Said::Broken(Broken::Unreachable(error)) => {
+                tracing::warn!(kind = ar.kind, error, "watch broken; it is tried again");
+            }
+            Said::Begin | Said::Broken(Broken::KindMissing) => {}
         }
     }
 

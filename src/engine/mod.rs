@@ -11,6 +11,7 @@ pub mod claims;
 pub mod cluster;
 pub mod digest;
 pub mod error;
+pub mod hosts;
 pub mod idle;
 mod inspect;
 pub mod meters;

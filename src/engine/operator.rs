@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Client;
 use kube::api::ApiResource;
 use kube::runtime::events::{Recorder, Reporter};
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::MANAGER;
 use super::cluster::{Cluster, Wake};
+use super::hosts::Hosts;
 use super::meters::Meters;
 use super::run::Controller;
 use super::workload::Workload;
@@ -33,6 +34,7 @@ pub struct Operator {
     client: Client,
     scopes: Vec<Option<String>>,
     concurrency: usize,
+    hosts: Hosts,
     meters: Arc<Meters>,
     gate: Option<watch::Receiver<bool>>,
     children: Vec<ApiResource>,
@@ -51,6 +53,7 @@ impl Operator {
             client,
             scopes,
             concurrency: CONCURRENCY,
+            hosts: Hosts::default(),
             meters: Arc::default(),
             gate: None,
             children: vec![ApiResource::erase::<Secret>(&())],
@@ -65,6 +68,13 @@ impl Operator {
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// The hosts that resources of a namespace without the annotation [`super::hosts::ANNOTATION`] may name; else any.
+    #[must_use]
+    pub fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = hosts;
         self
     }
 
@@ -118,7 +128,9 @@ impl Operator {
     /// Runs until `stop`; reconciles under way are finished first.
     pub async fn run(self, stop: CancellationToken) {
         let kicked: Vec<_> = self.children.iter().chain(&self.resources).cloned().collect();
-        let cluster = Cluster::new(self.client, self.scopes, kicked.clone(), self.legacy, self.controllers);
+        let watched = kicked.iter().cloned().chain([ApiResource::erase::<Namespace>(&())]).collect();
+        let cluster = Cluster::new(self.client, self.scopes, watched, self.legacy, self.controllers);
+        cluster.cache().default_hosts = self.hosts;
         let cluster = Arc::new(cluster.kicking(kicked).with(self.meters.clone(), self.gate));
         self.meters.watch(&cluster);
         let slots = Arc::new(Semaphore::new(self.concurrency));

@@ -110,9 +110,11 @@ impl<W: Workload> Controller<W> {
     }
 
     /// Enters a resource's claim on the URL space, and wakes the neighbours when it is news.
-    fn claim(&self, cluster: &Cluster, resource: &W) {
-        let claims: std::collections::BTreeSet<Claim> = resource.claim(&self.platform).into_iter().collect();
+    pub(super) fn claim(&self, cluster: &Cluster, resource: &W) {
+        let claim = resource.claim(&self.platform);
         let mut cache = cluster.cache();
+        let allowed = cache.hosts(&resource.namespace().unwrap_or_default());
+        let claims: std::collections::BTreeSet<Claim> = claim.into_iter().filter(|c| allowed.allow(&c.host)).collect();
         let claimant = claimant(resource);
         let before = cache.claims.of(&claimant.uid).cloned().unwrap_or_default();
         if cache.claims.set(&claimant, claims.clone()) {

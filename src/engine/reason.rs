@@ -34,6 +34,8 @@ pub const VOLUME_PENDING: &str = "VolumePending";
 pub const NOT_OWNED: &str = "NotOwned";
 /// An older resource holds the same host and an overlapping path.
 pub const ROUTE_CONFLICT: &str = "RouteConflict";
+/// The namespace may not name the host.
+pub const HOST_NOT_ALLOWED: &str = "HostNotAllowed";
 /// The CRD of the chosen route back end is not installed.
 pub const ROUTE_KIND_MISSING: &str = "RouteKindMissing";
 /// The Deployment did not progress within its deadline.

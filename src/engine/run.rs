@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ApiResource;
@@ -22,6 +23,7 @@ use super::child::stamp;
 use super::claims::Conflict;
 use super::cluster::{Cluster, Wake};
 use super::error::Error;
+use super::hosts::Hosts;
 use super::idle::{self, Stop, Verdict};
 use super::meters::{Work, locked};
 use super::owner::{self, Report, Undecodable};
@@ -74,6 +76,7 @@ pub(super) enum Known<W> {
 struct View {
     objects: Vec<Observed>,
     conflict: Option<Conflict>,
+    hosts: Hosts,
 }
 
 /// When a resource is wanted again although nothing wakes it.
@@ -113,6 +116,23 @@ impl<W: Workload> Wake for Controller<W> {
             counts[2] += is(DEGRADED);
         }
         counts
+    }
+
+    fn rehost(&self, cluster: &Cluster, namespace: &str) {
+        let here: Vec<Arc<W>> = self
+            .resources()
+            .values()
+            .filter_map(|known| match known {
+                Known::Resource(resource) if resource.namespace().as_deref() == Some(namespace) => {
+                    Some(resource.clone())
+                }
+                _ => None,
+            })
+            .collect();
+        for resource in here {
+            self.claim(cluster, &resource);
+            self.enqueue(owner::key(&*resource).key);
+        }
     }
 }
 
@@ -155,7 +175,7 @@ impl<W: Workload> Controller<W> {
             let on = move |said| controller.said(&there, scope.as_deref(), said);
             watches.spawn(follow(cluster.client.clone(), watch, cluster.kick(&ar), cluster.meters.clone(), on));
         }
-        let kinds = [W::owns(), W::refers()].concat();
+        let kinds = [W::owns(), W::refers(), vec![ApiResource::erase::<Namespace>(&())]].concat();
         tokio::select! {
             () = stop.cancelled() => return,
             () = async { cluster.listed(&kinds).await; cluster.may_act().await } => {}
@@ -293,7 +313,7 @@ impl<W: Workload> Controller<W> {
             return Ok(Next::Gone); // Owner references take the children along.
         }
         let view = self.view(cluster, &resource);
-        let seen = Seen { objects: &view.objects, conflict: view.conflict.as_ref(), now };
+        let seen = Seen { objects: &view.objects, conflict: view.conflict.as_ref(), hosts: Some(&view.hosts), now };
         let desired = match resource.children(&seen, &self.platform) {
             Ok(desired) => stamp(&*resource, desired),
             Err(Blocked { reason, message }) => {
@@ -368,7 +388,7 @@ impl<W: Workload> Controller<W> {
         }
         let claim = resource.claim(&self.platform);
         let conflict = claim.and_then(|claim| cache.claims.conflict(&owner::claimant(resource), &claim));
-        View { objects, conflict }
+        View { objects, conflict, hosts: cache.hosts(&namespace).clone() }
     }
 }
 

@@ -12,6 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::child::{ChildSet, Desired, Live};
 use super::claims::{Claim, Conflict};
+use super::hosts::Hosts;
 use super::idle::{Idle, Stop};
 use super::summary::{Facts, SecretFacts, Summary, VolumeFacts};
 
@@ -173,6 +174,8 @@ pub struct Seen<'a> {
     pub objects: &'a [Observed],
     /// The older resource that holds the claimed part of the URL space, if one does.
     pub conflict: Option<&'a Conflict>,
+    /// The hosts that the namespace may name; `None`: any.
+    pub hosts: Option<&'a Hosts>,
     /// The time of the decision.
     pub now: Timestamp,
 }

@@ -50,8 +50,8 @@ pub fn needed(resources: &[ApiResource], children: &[ApiResource], install: bool
     add("", "pods", "", &["list", "watch"]);
     add("", "events", "", &["list", "watch"]);
     add("events.k8s.io", "events", "", &["create", "patch"]);
-    // The cluster tells which one it is by its namespace kube-system.
-    add("", "namespaces", "", &["get"]);
+    // The cluster tells which one it is by its namespace kube-system; each names the hosts it may use.
+    add("", "namespaces", "", &["get", "list", "watch"]);
     let crds = "customresourcedefinitions";
     add("apiextensions.k8s.io", crds, "", &["get", "list", "watch"]);
     if install {

@@ -16,6 +16,7 @@ use crate::api::{CodeServer, EasyService, JupyterNotebook, TrackingServer};
 use kube::Resource;
 use serde_json::Value;
 
+use crate::engine::hosts::Hosts;
 use crate::engine::operator::Operator;
 use crate::engine::workload::{Offer, Workload};
 use crate::parts::host_allow::private_networks;
@@ -35,6 +36,8 @@ pub struct Platform {
     pub pod_networks: Vec<String>,
     /// Where the proxy that serves the routes calls from.
     pub proxy: Proxy,
+    /// The hosts that a namespace without the annotation may name.
+    pub hosts: Hosts,
 }
 
 impl Default for Platform {
@@ -45,6 +48,7 @@ impl Default for Platform {
             cluster_domain: "cluster.local".into(),
             pod_networks: private_networks(),
             proxy: Proxy::default(),
+            hosts: Hosts::default(),
         }
     }
 }
@@ -61,6 +65,7 @@ pub fn register(operator: Operator, platform: &Arc<Platform>) -> Operator {
 /// Adds the kind of this name; one that is none of ours adds nothing.
 #[must_use]
 pub fn register_one(operator: Operator, name: &str, platform: &Arc<Platform>) -> Operator {
+    let operator = operator.hosts(platform.hosts.clone());
     match name {
         "TrackingServer" => operator.with::<TrackingServer>(platform.clone()),
         "JupyterNotebook" => operator.with::<JupyterNotebook>(platform.clone()),

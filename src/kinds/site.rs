@@ -14,7 +14,8 @@ use super::{Ingress, Platform};
 use crate::api::common::{ReclaimPolicy, Sensitive, ServerStatus, given};
 use crate::engine::child::{ChildSet, Desired, Live, NO_UID};
 use crate::engine::claims::Claim;
-use crate::engine::reason::{INVALID_SPEC, PROXY_UNKNOWN, ROUTE_CONFLICT};
+use crate::engine::hosts::ANNOTATION;
+use crate::engine::reason::{HOST_NOT_ALLOWED, INVALID_SPEC, PROXY_UNKNOWN, ROUTE_CONFLICT};
 use crate::engine::summary::Facts;
 use crate::engine::workload::{Blocked, Seen, Weight, Workload};
 use crate::parts::network_policy::shielding;
@@ -183,6 +184,14 @@ impl Site<'_> {
         seen: &Seen<'_>,
         platform: &Platform,
     ) -> ChildSet<Desired> {
+        if let Some(hosts) = seen.hosts.filter(|hosts| !hosts.allow(&self.url.claim().host)) {
+            let message = format!(
+                "namespace {} may not name the host {} (allowed: {hosts}), so there is no route; change spec.url, or have the \
+                 namespace's annotation {ANNOTATION} changed",
+                self.namespace, self.url.host
+            );
+            return set.problem(Weight::Stalls, HOST_NOT_ALLOWED, message);
+        }
         if let Some(conflict) = seen.conflict {
             let message = format!(
                 "{} holds {} or a part of it; change spec.url, or remove the other's",

@@ -247,7 +247,7 @@ mod tests {
         let item = Live { ar, name: "tracker".into(), summary: Some(summary) };
         let live = ChildSet { items: vec![item], ..ChildSet::default() };
         let mut status = ServerStatus::default();
-        let seen = Seen { objects: &[], conflict: None, now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH };
+        let seen = Seen { objects: &[], conflict: None, hosts: None, now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH };
         server(json!({ "url": "HTTPS://H.example/a" })).extend_status(&seen, &live, &mut status);
         assert_eq!(status.url.as_deref(), Some("https://h.example/a/"));
         assert_eq!(status.selector.as_deref(), Some("app=tracker,ts_name=tracker"));
