@@ -29,6 +29,24 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
         is::PROGRESS_DEADLINE_EXCEEDED => "see the pod's words in the message: image, crash, no room",
         is::REJECTED => "see the API server's words in the message: policy, quota, permission",
         is::REQUEST_FAILED => "nothing, it is tried again; if it lasts, see the API server",
+        is::PAUSED => "nothing; take spec.paused away to go on",
+        is::NOT_CONNECTED | is::UNREACHABLE => "see that the member's API server answers from here",
+        is::CREDENTIALS_REFUSED | is::CREDENTIALS_EXPIRING => "put new credentials into the kubeconfig",
+        is::RIGHTS_MISSING => "grant the rights that the message names, in the member",
+        is::CRDS_MISSING => "install the CRDs in the member, or run the operator with --install-crds",
+        is::DUPLICATE_MEMBER => "delete one of the two Clusters",
+        is::KUBECONFIG_INVALID
+        | is::KUBECONFIG_NO_CONTEXT
+        | is::KUBECONFIG_EXEC
+        | is::KUBECONFIG_AUTH_PROVIDER
+        | is::KUBECONFIG_TOKEN_FILE
+        | is::KUBECONFIG_CERTIFICATE_FILE
+        | is::KUBECONFIG_KEY_FILE
+        | is::KUBECONFIG_CA_FILE
+        | is::KUBECONFIG_PROXY
+        | is::KUBECONFIG_INSECURE
+        | is::KUBECONFIG_BASIC_AUTH
+        | is::KUBECONFIG_CREDENTIALS => "make the kubeconfig anew, as the message says",
         // Of another version.
         _ => "see the message, and the README of the operator's version",
     })
